@@ -11,12 +11,17 @@ reads that back.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from poisonproof.display import shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 ORIGINS = {True: "declared", None: "by default", False: "chosen from this data"}
 LONGEST_LIST = 12
@@ -148,3 +153,93 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "class-sizes": _class_sizes,
     "votes-per-contributor": lambda votes: f"{votes} for each contributor; ids are authenticated",
 }
+
+
+WIDTH = "width-of-the-map"
+
+
+class PublicMap(ABC):
+    """A map made elsewhere, out of the attacker's reach, and named with a digest: an encoder.
+
+    It is a premise, and no fitted state that a learner brings along. So it is known by this class alone: attributes
+    anybody's object could carry.
+
+    Attributes
+    ----------
+    measured_width : int or None
+        How many numbers stand for a sample, where nobody declares it and training samples had to say.
+    measured_by : str
+        The same in words, for a premise.
+    """
+
+    measured_width: int | None
+    measured_by: str
+
+    @property
+    @abstractmethod
+    def premises(self) -> tuple[Premise, ...]:
+        """What certificates take as given: the map itself, and how wide it is if training samples had to say so."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """A text that is equal exactly for equal maps, in every process."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> str | None:
+        """What makes it again: a name or a file; None if nothing does."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """SHA-256 of what it is."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> str:
+        """SHA-256 of what it was made from."""
+
+    @property
+    @abstractmethod
+    def is_default(self) -> bool:
+        """Whether some kind of data gets this map if nobody names one."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """What counts as length 1."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numbers stand for a sample."""
+
+    @property
+    @abstractmethod
+    def needs_width(self) -> bool:
+        """Whether only samples can say how many numbers stand for one."""
+
+    @abstractmethod
+    def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
+        """Whole numbers (n, 1, width) for samples, each by itself."""
+
+    @abstractmethod
+    def checked(self, samples: Any) -> Self:
+        """This map for these training samples: refuses a kind that it does not take, and settles its width."""
+
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Refuse a map whose code is not the one on its record any more."""
+
+    @abstractmethod
+    def without_cache(self) -> Self:
+        """The map as it may be saved: where something lies on this machine is nobody else's business."""
+
+    @abstractmethod
+    def delete(self, X: Any) -> int:
+        """Delete what a cache holds of these samples; how many there were."""
+
+    @abstractmethod
+    def runtime(self) -> str:
+        """What runs it here, as far as last bits may depend on it; opens and checks the weights."""

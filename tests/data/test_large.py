@@ -21,7 +21,7 @@ from poisonproof.data.store import (
     bytes_of,
 )
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.prepared import prepare
+from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -100,7 +100,7 @@ def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
     there, here = open_files(path, options), large(path, tmp_path / "store", spread, options)
     assert here.digests() == there.digests()
     model = FiniteAggregationClassifier(preset("table"), spread=spread, n_jobs=1)
-    assert (prepare(model, here).digests == prepare(model, there).digests).all()
+    assert (prepare_dataset(model, here).digests == prepare_dataset(model, there).digests).all()
     outcomes = [
         run(dataset, model, tmp_path / name, RunSettings(undefended=True))
         for name, dataset in (("there", there), ("here", here))
@@ -122,7 +122,7 @@ def test_rows_on_disk_are_fed_in_the_order_that_their_content_gives(tmp_path):
     spread = Spread.random(5, 3)
     model = FiniteAggregationClassifier(FirstSeen(), spread=spread, n_jobs=1)
     for dataset in (open_files(path, options), large(path, tmp_path / "store", spread, options)):
-        prepared = prepare(model, dataset)
+        prepared = prepare_dataset(model, dataset)
         test = Split().samples(dataset.test.samples)
         votes = MemberEngine().votes(prepared.learner, prepared.source, range(15), test, 4)
         samples, codes, _ = prepared.whole()
@@ -188,7 +188,7 @@ def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch,
 def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     dataset = large(path, tmp_path / "store", spread, options)
-    source = prepare(FiniteAggregationClassifier(preset("table"), spread=spread), dataset).source
+    source = prepare_dataset(FiniteAggregationClassifier(preset("table"), spread=spread), dataset).source
     need = member_memory.MemberMemory(held=1000, trained=100, flight=10, whole=source.whole_bytes)
     whole = int(dataset.stored.bytes.sum()) * member_memory.FED + 1000
     monkeypatch.setattr(member_memory, "PROCESS_BYTES", 50)
@@ -290,7 +290,7 @@ def test_rows_with_missing_numbers_and_other_labels_are_left_out_as_in_memory(tm
     options, spread = ReadOptions(schema=roles, classes=("yes", "no")), Spread.random(4, 2)
     there, here = open_files(path, options), large(path, tmp_path / "s", spread, options, complete_only=True)
     model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=["yes", "no"], n_jobs=1)
-    first, second = (prepare(model, dataset) for dataset in (there, here))
+    first, second = (prepare_dataset(model, dataset) for dataset in (there, here))
     assert (first.digests == second.digests).all()
     assert first.n_dropped == second.n_dropped > 0
     assert (first.subsets.partition == second.subsets.partition).all()
@@ -308,7 +308,7 @@ def test_contributors_go_to_one_partition_and_are_held_out_together(tmp_path):
     assert here.digests() == there.digests()
     assert "groups" in here.digests()
     model = FiniteAggregationClassifier(preset("table"), spread=spread, split=split, n_jobs=1)
-    first, second = (prepare(model, dataset) for dataset in (there, here))
+    first, second = (prepare_dataset(model, dataset) for dataset in (there, here))
     assert (first.digests == second.digests).all()
     assert (first.subsets.partition == second.subsets.partition).all()
     assert first.premises == second.premises
@@ -321,7 +321,7 @@ def test_texts_alone(tmp_path):
     there, here = open_files(path, options), large(path, tmp_path / "store", spread, options)
     assert here.digests() == there.digests()
     model = FiniteAggregationClassifier(preset("text"), spread=spread, n_jobs=1)
-    assert (prepare(model, here).digests == prepare(model, there).digests).all()
+    assert (prepare_dataset(model, here).digests == prepare_dataset(model, there).digests).all()
 
 
 def test_a_column_whose_type_changes_between_files_is_read_row_by_row(tmp_path):

@@ -20,7 +20,7 @@ from poisonproof.data.guessing import guess_schema
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files
 from poisonproof.data.tables import read_table
-from poisonproof.estimators.prepared import prepare
+from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -77,7 +77,7 @@ def votes_of(dataset, folder, k=6, d=3):
     split = Split("content" if dataset.train.groups is None else "group", n_features=dataset.n_features)
     model = FiniteAggregationClassifier(preset(name, texts), k=k, d=d, split=split, classes=CLASSES)
     run(dataset, model, folder, RunSettings(votes_only=True))
-    return np.load(folder / "votes.npy"), prepare(model, dataset)
+    return np.load(folder / "votes.npy"), prepare_dataset(model, dataset)
 
 
 @pytest.fixture(scope="module")

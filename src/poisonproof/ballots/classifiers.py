@@ -24,19 +24,10 @@ from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
 from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.base import (
-    CertifiedClassifier,
-    data_premises,
-    label_faults,
-    left_out_words,
-    outline,
-    table_premises,
-    warn,
-)
-from poisonproof.estimators.surroundings import seen_around
-from poisonproof.learners.feature_maps import WIDTH, PublicMap
+from poisonproof.estimators.base import CertifiedClassifier, outline, warn
+from poisonproof.estimators.prepared import data_premises, label_faults, left_out_words, table_premises
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import Premise, declared_if
+from poisonproof.premises import WIDTH, Premise, PublicMap, declared_if
 from poisonproof.samples.cells import order_of_cell
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import Samples
@@ -155,7 +146,10 @@ class SampleVoteClassifier(CertifiedClassifier):
         of_data = data_premises(self.classes_, declared is not None, samples, split)
         self.premises_ = (*self._own_premises(), *of_data, *table_premises(samples, split), *typed)
         self._report_dropped()
-        self._see_surroundings()
+        self._see_surroundings(
+            "in front of the vote; one poisoned sample can move every other one that way, and then no radius holds; "
+            "use a fixed map (features=) instead."
+        )
         return self
 
     def certify(self, X: Any) -> Certificate:
@@ -331,15 +325,6 @@ class SampleVoteClassifier(CertifiedClassifier):
         for oddity in self._oddities:
             warn(f"{oddity}.")
         del self._oddities
-
-    def _see_surroundings(self) -> None:
-        around = seen_around(self)
-        self.premises_ = around.restated(self.premises_)
-        if around.fitted:
-            warn(
-                f"In the pipeline, {around.words}, in front of the vote; one poisoned sample can move every other one "
-                "that way, and then no radius holds; use a fixed map (features=) instead."
-            )
 
 
 class BallotRules(SampleVoteClassifier):

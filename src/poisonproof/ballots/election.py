@@ -35,9 +35,8 @@ from poisonproof.core.votes import labels_to_json, load_tallies
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError
 from poisonproof.estimators.prepared import split_of
-from poisonproof.learners.feature_maps import PublicMap
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, PublicMap
 from poisonproof.runs.election import Election, Fitted, threat_model
 from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.runs.undefended import Undefended

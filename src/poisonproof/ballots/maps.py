@@ -19,7 +19,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from poisonproof import registry
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.feature_maps import LONGEST, GlyphFeatures, PublicMap, VectorFeatures
+from poisonproof.learners.feature_maps import LONGEST, GlyphFeatures, VectorFeatures
+from poisonproof.premises import PublicMap
 from poisonproof.samples.cells import canonical_cell, cell_key
 from poisonproof.samples.convert import digest_of, to_samples
 from poisonproof.samples.frames import is_frame

@@ -617,8 +617,8 @@ def voter_rows(election: dict[str, Any], classes: list[Any], data: Any, groups: 
     ``given`` is an encoder, or a learner behind one, that the auditor has at hand.
     """
     from poisonproof.ballots.maps import OWN, map_of
-    from poisonproof.learners.feature_maps import PublicMap
     from poisonproof.learners.inspection import public_map_of
+    from poisonproof.premises import PublicMap
 
     if election["map"]["name"] == OWN:
         raise CheckSkipped("the map is one of somebody's own, and the run does not hold its code.")

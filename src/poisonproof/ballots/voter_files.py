@@ -17,8 +17,7 @@ from poisonproof.ballots.voters import Map, Voters
 from poisonproof.core.split import Split
 from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.learners.feature_maps import PublicMap
-from poisonproof.premises import from_records, to_records
+from poisonproof.premises import PublicMap, from_records, to_records
 from poisonproof.system.files import (
     open_arrays,
     read_record,

@@ -35,10 +35,10 @@ from poisonproof.learners.feature_maps import (
     ASKED_TWICE,
     LONGEST,
     MEASURED_ON,
-    PublicMap,
     VectorFeatures,
     width_of_most,
 )
+from poisonproof.premises import PublicMap
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.compiled import copy_into, njit, nth_smallest

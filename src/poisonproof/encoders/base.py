@@ -27,21 +27,14 @@ from numpy.typing import NDArray
 from poisonproof import registry
 from poisonproof.encoders.cache import EmbeddingCache, sample_keys
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.learners.feature_maps import (
-    ASKED_TWICE,
-    MEASURED_ON,
-    WIDTH,
-    PublicMap,
-    at_rest,
-    under_way,
-    width_of_most,
-)
+from poisonproof.learners.feature_maps import ASKED_TWICE, MEASURED_ON, width_of_most
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import Premise
+from poisonproof.premises import WIDTH, Premise, PublicMap
 from poisonproof.samples.kinds import NumberSamples, Samples
 from poisonproof.system.compiled import njit
 from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import processor
+from poisonproof.system.parallel import at_rest, under_way
 
 LENGTH = 2048.0  # a power of two: dividing by it loses nothing
 PER_TASK = 4

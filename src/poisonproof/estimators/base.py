@@ -1,47 +1,53 @@
-"""What every ensemble here shares: reading training and test samples, and the learner of its base classifiers."""
+"""What every ensemble here shares: reading test samples, the learner, and what stands around a model that is fitted.
+
+A step that was fitted on all training samples before ours split them carries one poisoned sample to every base
+classifier. A search that picked k, d or the learner by scores on this data made them a premise. Both are the caller's
+to know; where scikit-learn's own `Pipeline.fit` or a search's `fit` calls us, we see them too.
+"""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from poisonproof import registry
 from poisonproof.core.split import Split
-from poisonproof.data.store import PartitionStore
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
-from poisonproof.learners.inspection import FITTED as ARRIVED
-from poisonproof.learners.inspection import describe, fitted_parts, for_samples, public_map_of, refuse_fitted, words
-from poisonproof.learners.presets import HEAD, preset
-from poisonproof.learners.table import TableClassifier
-from poisonproof.premises import Premise, PremiseWarning, declared_if
-from poisonproof.samples.columns import Column
+from poisonproof.learners.inspection import fitted_parts
+from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.frames import as_frame, is_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
-from poisonproof.samples.labels import (
-    LONGEST_LABEL,
-    Cell,
-    id_cells,
-    label_cells,
-    one_by_one,
-    places_of,
-    read_labels,
-    typed_premises,
-)
-from poisonproof.samples.schema import WORDS_OF_A_TEXT
+from poisonproof.samples.labels import Cell, label_cells, one_by_one, places_of
 from poisonproof.system.machine import is_a
 
-ROWS_TO_LOOK_AT = 100
+BEFORE = "fitted-before-the-split"
+NOTHING_BEFORE = Premise(BEFORE, [], declared=None)
+STATELESS = (  # they learn nothing, and scikit-learn 1.6 does not say so of the second
+    "sklearn.feature_extraction._hash.FeatureHasher",
+    "sklearn.feature_extraction.text.HashingVectorizer",
+)
+CHOSEN_BY = {  # the parameters of a model that a premise states, by its code
+    "spread": ("k", "d", "spread"),
+    "split": ("split",),
+    "learner": ("estimator",),
+    "classes": ("classes",),
+    "map": ("features", "scale"),
+    "near": ("near",),
+    "number-of-neighbors": ("n_neighbors",),
+    "class-sizes": ("class_sizes", "one_sided"),
+    "votes-per-contributor": ("voices",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +107,13 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
+    def _see_surroundings(self, danger: str) -> None:
+        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
+        fitted, chosen = seen_around(self)
+        self.premises_ = restated_by(self.premises_, fitted, chosen)
+        if fitted:
+            warn(f"In the pipeline, {'; '.join(fitted)}, {danger}")
+
     def _read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
         X = as_frame(X)
@@ -157,15 +170,12 @@ class EnsembleClassifier(CertifiedClassifier):
         tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
         return tags
 
-    def _see_surroundings(self) -> None:
-        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
-        around = seen_around(self)
-        self.premises_ = around.restated(self.premises_)
-        if around.fitted:
-            warn(
-                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
-                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
-            )
+    def _see_surroundings(
+        self,
+        danger: str = "before the split; one poisoned sample can reach every base classifier that way, and then no "
+        "radius holds; put it inside the estimator (see check_pipeline).",
+    ) -> None:
+        super()._see_surroundings(danger)
 
     def _learner(self) -> Any:
         return learner_of(self)
@@ -178,191 +188,11 @@ def learner_of(model: Any, samples: Samples | None = None) -> Any:
     """
     encoder = getattr(model, "encoder", None)
     if encoder is not None:
-        return registry.in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
+        head = registry.find("learners", "head")() if model.estimator is None else model.estimator
+        return registry.in_front(encoder, head)
     if model.estimator is not None:
         return model.estimator
-    if isinstance(samples, TextSamples):
-        from poisonproof.learners.auto import AutoClassifier
-
-        return AutoClassifier()
-    return TableClassifier()
-
-
-def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
-    """Training samples and labels, checked by the parameters of a model, which stays as it is.
-
-    A sample without a known label, without a contributor where the split asks for one, or with a missing value
-    where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
-    """
-    _checked_learner(model)
-    if y is None:
-        raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
-    X = as_frame(X)
-    samples = split.samples(X)
-    learner = for_samples(learner_of(model, samples), samples)
-    width = BaseEstimator()  # takes down what scikit-learn finds
-    validate_data(width, outline(X, samples), skip_check_array=True)
-    ids = id_cells(groups if split.kind == "group" else None)
-    classes, codes, cells = read_labels(y, model.classes, ids)
-    if len(codes) != len(samples):
-        raise PoisonproofError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
-    complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
-    if not complete.any():
-        raise PoisonproofError(
-            f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
-            "values; put an imputer before it, in a pipeline."
-        )
-    named = np.array([cell is not None for cell in (codes if ids is None else ids)], np.bool_)
-    faults = {
-        **label_faults(codes, cells),
-        "have no contributor": ~named,
-        f"have missing values, which {type(learner).__name__} does not take,": ~complete,
-    }
-    left_out = (words for fault, rows in faults.items() if (words := left_out_words(fault, rows)))
-    return TrainingData(
-        learner,
-        samples,
-        np.where(named & complete, codes, -1),
-        cells,
-        classes,
-        (*samples.oddities, *left_out, *_unread_texts(model, samples)),
-        int(vars(width)["n_features_in_"]),
-        getattr(width, "feature_names_in_", None),
-        typed_premises(y, groups),
-    )
-
-
-def left_out_words(fault: str, rows: NDArray[np.bool_]) -> str:
-    """How many training samples were left out for this reason, and which was the first; nothing if none was."""
-    count = int(rows.sum())
-    return f"{count} training samples {fault} and were left out; the first is row {int(rows.argmax())}" if count else ""
-
-
-def label_faults(codes: NDArray[np.int64], cells: Sequence[Cell]) -> dict[str, NDArray[np.bool_]]:
-    """Which samples are left out for their label, by what is the matter with it."""
-    labelled = np.array([cell is not None for cell in cells], np.bool_)
-    return {
-        f"have no label (it is missing, NaN, infinite or of more than {LONGEST_LABEL} characters)": ~labelled,
-        "have a label that is not one of the classes": (codes < 0) & labelled,
-    }
-
-
-def _unread_texts(model: EnsembleClassifier, samples: Samples) -> list[str]:
-    """A sentence where the default learner takes whole texts for categories.
-
-    A list of texts says what it is; a column of a table does not, and to choose the learner by its cells would let
-    the data choose. So this is said, and nothing else follows from it.
-    """
-    if model.estimator is not None or getattr(model, "encoder", None) is not None:
-        return []
-    columns = samples.columns if isinstance(samples, TableSamples) else ()
-    texts = [
-        str(column.name)
-        for column in columns
-        if column.codes is not None and not column.categorical and _is_text(column)
-    ]
-    if not texts:
-        return []
-    remedy = f"give X[{texts[0]!r}] alone, or" if len(columns) == 1 else "give"
-    return [
-        f"texts in {', '.join(map(repr, texts))} are taken for categories, each text for one; "
-        f"{remedy} estimator=TextClassifier({texts!r}), to learn from their words"
-    ]
-
-
-def _is_text(column: Column) -> bool:
-    """Whether the first cells have as many words on average as the command line asks of a text."""
-    cells = [column.cell(row) for row in range(min(len(column), ROWS_TO_LOOK_AT))]
-    n_words = [len(cell.split()) for cell in cells if isinstance(cell, str)]
-    return bool(n_words) and sum(n_words) >= WORDS_OF_A_TEXT * len(n_words)
-
-
-def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:
-    """The same of samples on disk, where those to be left out are not among them; ``like`` are others of their form."""
-    learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
-    if (
-        encoder := public_map_of(learner)
-    ) is not None and encoder.needs_width:  # its only reason to read the store here
-        learner = for_samples(learner, store.samples)
-    classes, codes, cells = read_labels(store.record["labels"], model.classes, known=store.record["classes"])
-    faults = {
-        "have a label that is not one of the classes": int(np.array(store.record["counts"])[codes < 0].sum()),
-        f"have missing values, which {type(learner).__name__} does not take,": store.record["n_incomplete"],
-    }
-    return TrainingData(
-        learner,
-        store.samples,
-        np.zeros(0, np.int64),
-        cells,
-        classes,
-        tuple(f"{count} training samples {fault} and were left out" for fault, count in faults.items() if count),
-        n_features,
-        names_of_features,
-    )
-
-
-def _features_of(samples: Samples) -> tuple[int, NDArray[Any] | None]:
-    """How many features samples from a file have, and their names, as scikit-learn would note them."""
-    if isinstance(samples, TableSamples) and all(isinstance(column.name, str) for column in samples.columns):
-        return samples.n_features, np.array([column.name for column in samples.columns], object)
-    width = BaseEstimator()
-    validate_data(width, outline(samples, samples), skip_check_array=True)
-    return int(vars(width)["n_features_in_"]), getattr(width, "feature_names_in_", None)
-
-
-def _checked_learner(model: EnsembleClassifier) -> Any:
-    learner = learner_of(model)
-    if not is_classifier(learner):
-        raise PoisonproofError(
-            f"The 'estimator' parameter of {type(model).__name__} must be a classifier. Got {learner!r} instead."
-        )
-    refuse_fitted(learner, model.trusted_state)
-    return learner
-
-
-def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:
-    """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
-    given = model.estimator is not None or getattr(model, "encoder", None) is not None
-    premises = [
-        Premise("learner", describe(data.learner), declared=declared_if(given)),
-        *data_premises(data.classes, model.classes is not None, data.samples, split),
-    ]
-    if (encoder := public_map_of(data.learner)) is not None:
-        premises[1:1] = encoder.premises
-    if parts := fitted_parts(data.learner):
-        premises.append(Premise(ARRIVED, words(parts), declared=True))
-    return [*premises, *table_premises(data.samples, split), *data.typed]
-
-
-def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split: Split) -> list[Premise]:
-    """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
-    return [
-        Premise("classes", classes.tolist(), declared=declared),
-        Premise("number-of-features", samples.n_features, declared=split.n_features is not None or _by_schema(split)),
-        NOTHING_BEFORE,
-    ]
-
-
-def table_premises(samples: Samples, split: Split) -> list[Premise]:
-    """How the columns of a table were read; nothing for other samples."""
-    if not isinstance(samples, TableSamples):
-        return []
-    categorical = [str(column.name) for column in samples.columns if column.categorical]
-    columns = Premise("categorical-columns", ", ".join(categorical) or "none", declared=_by_schema(split))
-    return [columns, _schema_premise(samples, split)]
-
-
-def _by_schema(split: Split) -> bool:
-    return split.schema is not None and not split.schema.guessed
-
-
-def _schema_premise(samples: TableSamples, split: Split) -> Premise:
-    """By which schema the cells were read, or that it was for somebody else to say."""
-    if split.schema is not None:
-        return Premise("schema", f"{split.schema}; cells as they stand in the table", declared=not split.schema.guessed)
-    doubtful = [str(column.name) for column in samples.columns if column.texts_like_numbers()]
-    looks = f"; texts that look like numbers in {', '.join(doubtful)}" if doubtful else ""
-    return Premise("schema", f"dtypes were decided by whoever read this table{looks}", declared=False)
+    return registry.find("learners", "auto" if isinstance(samples, TextSamples) else "table")()
 
 
 def warn(text: str) -> None:
@@ -379,9 +209,84 @@ def outline(X: Any, samples: Samples) -> Any:
     return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
 
 
-def accepts_nan(estimator: Any) -> bool:
-    """Whether a classifier or pipeline takes missing values; a pipeline does if its first step does."""
-    if is_a(estimator, "sklearn.pipeline", "Pipeline"):
-        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
-        return accepts_nan(steps[0]) if steps else False
-    return is_a(estimator, "sklearn.compose", "ColumnTransformer") or bool(get_tags(estimator).input_tags.allow_nan)
+def restated_by(premises: Sequence[Premise], fitted: Sequence[str], chosen: Sequence[str]) -> tuple[Premise, ...]:
+    """The premises after what `seen_around` saw: what a search chose is not declared, nor what was fitted before."""
+    heads = {name.partition("__")[0] for name in chosen}
+    restated = []
+    for premise in premises:
+        if premise.code == BEFORE and fitted:
+            premise = Premise(BEFORE, list(fitted), declared=False)
+        elif heads & set(CHOSEN_BY.get(premise.code, ())):
+            premise = replace(premise, declared=False)
+        restated.append(premise)
+    return tuple(restated)
+
+
+def seen_around(model: Any) -> tuple[list[str], list[str]]:
+    """What was fitted before the split, in words, and parameters that a search chose, by the calls that led here.
+
+    Nothing where those cannot be read.
+    """
+    try:
+        return _seen(model)
+    except Exception:  # what others keep in their frames is no reason to fail
+        return [], []
+
+
+def _seen(model: Any) -> tuple[list[str], list[str]]:
+    fitted: list[str] = []
+    chosen: list[str] = []
+    carried, prefix = model, ""
+    for caller in _callers():
+        if _is_pipeline(caller) and caller.steps[-1][1] is carried:
+            fitted += [words for name, step in caller.steps[:-1] for words in _fitted_before(name, step)]
+            carried, prefix = caller, f"{caller.steps[-1][0]}__{prefix}"
+        elif (
+            is_a(caller, "sklearn.model_selection._search", "BaseSearchCV")
+            and getattr(caller, "best_estimator_", None) is carried
+        ):
+            names = list(caller.best_params_)
+            chosen += [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+            carried, prefix = caller, ""
+    return fitted, chosen
+
+
+def _fitted_before(name: str, step: Any) -> list[str]:
+    learning = [
+        f"step '{path}' ({type(inner).__name__}) was fitted on all training samples"
+        for path, inner in learning_steps(name, step)
+    ]
+    return learning + [f"step '{name}' arrived fitted, {part}" for part in fitted_parts(step)]
+
+
+def _callers() -> Iterator[Any]:
+    """The objects whose methods are running, from the inside out."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if "self" in frame.f_code.co_varnames:
+            yield frame.f_locals.get("self")
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
+    """Steps that need fitting, inside compound ones too."""
+    if step is None or isinstance(step, str):
+        return []
+    if _is_pipeline(step):
+        inner: Sequence[tuple[str, Any]] = step.steps
+    elif is_a(step, "sklearn.pipeline", "FeatureUnion"):
+        inner = step.transformer_list
+    elif is_a(step, "sklearn.compose", "ColumnTransformer"):
+        if any(callable(columns) for _, _, columns in step.transformers):
+            return [(path, step)]  # it chooses its columns by looking at the data
+        inner = [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
+    elif is_a(step, "sklearn.frozen", "FrozenEstimator"):
+        return []  # it arrived fitted and learns no more
+    else:
+        learns = get_tags(step).requires_fit and f"{type(step).__module__}.{type(step).__qualname__}" not in STATELESS
+        return [(path, step)] if learns else []
+    return [learning for name, part in inner for learning in learning_steps(f"{path}__{name}", part)]
+
+
+def _is_pipeline(thing: Any) -> bool:
+    return is_a(thing, "sklearn.pipeline", "Pipeline")

@@ -18,9 +18,8 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.estimators.base import BEFORE, EnsembleClassifier, warn
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
-from poisonproof.estimators.surroundings import BEFORE
 from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
@@ -256,7 +255,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     def _train(self, given: TrainingArrays, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
         stated = {premise.code: premise for premise in getattr(self, "premises_", ()) if premise.declared is False}
-        prepared = prepare(self, given.X, given.y, given.groups).with_premises(given.typed)
+        prepared = prepare(self, given.X, given.y, given.groups, given.typed)
         self._set_prepared(prepared)
         if earlier is None:
             self._see_surroundings()

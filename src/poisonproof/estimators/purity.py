@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.estimators.base import learning_steps
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.estimators.surroundings import learning_steps
 from poisonproof.learners.inspection import fitted_parts, refuse_fitted, words
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.convert import count_rows, take_rows

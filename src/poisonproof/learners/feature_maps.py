@@ -2,121 +2,29 @@
 
 What a map says of a sample is whole numbers, short enough that inner products are exact in single precision. A map that
 is declared in full, by formulas and constants that come from no data at hand, carries knowledge into small subsets
-without any sample reaching more than its own row. One that was made elsewhere is a premise (`PublicMap`).
+without any sample reaching more than its own row. One that was made elsewhere is a premise
+(`poisonproof.premises.PublicMap`).
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.premises import Premise
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.convert import count_rows, take_rows
-from poisonproof.samples.kinds import Samples
 from poisonproof.system.compiled import njit
 from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 LONGEST = 4095  # its square is below 2**24, up to which sums of integers are exact in single precision
-WIDTH = "width-of-the-map"
 MEASURED_ON = 32  # samples that say how many numbers a function gives
 ASKED_TWICE = 8
-
-
-class PublicMap(ABC):
-    """A map made elsewhere, out of the attacker's reach, and named with a digest: an encoder.
-
-    It is a premise, and no fitted state that a learner brings along. So it is known by this class alone: attributes
-    anybody's object could carry.
-
-    Attributes
-    ----------
-    measured_width : int or None
-        How many numbers stand for a sample, where nobody declares it and training samples had to say.
-    measured_by : str
-        The same in words, for a premise.
-    """
-
-    measured_width: int | None
-    measured_by: str
-
-    @property
-    @abstractmethod
-    def premises(self) -> tuple[Premise, ...]:
-        """What certificates take as given: the map itself, and how wide it is if training samples had to say so."""
-
-    @property
-    @abstractmethod
-    def description(self) -> str:
-        """A text that is equal exactly for equal maps, in every process."""
-
-    @property
-    @abstractmethod
-    def spec(self) -> str | None:
-        """What makes it again: a name or a file; None if nothing does."""
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """SHA-256 of what it is."""
-
-    @property
-    @abstractmethod
-    def weights(self) -> str:
-        """SHA-256 of what it was made from."""
-
-    @property
-    @abstractmethod
-    def is_default(self) -> bool:
-        """Whether some kind of data gets this map if nobody names one."""
-
-    @property
-    @abstractmethod
-    def scale(self) -> float:
-        """What counts as length 1."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """How many numbers stand for a sample."""
-
-    @property
-    @abstractmethod
-    def needs_width(self) -> bool:
-        """Whether only samples can say how many numbers stand for one."""
-
-    @abstractmethod
-    def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
-        """Whole numbers (n, 1, width) for samples, each by itself."""
-
-    @abstractmethod
-    def checked(self, samples: Samples) -> Self:
-        """This map for these training samples: refuses a kind that it does not take, and settles its width."""
-
-    @abstractmethod
-    def check_unchanged(self) -> None:
-        """Refuse a map whose code is not the one on its record any more."""
-
-    @abstractmethod
-    def without_cache(self) -> Self:
-        """The map as it may be saved: where something lies on this machine is nobody else's business."""
-
-    @abstractmethod
-    def delete(self, X: Any) -> int:
-        """Delete what a cache holds of these samples; how many there were."""
-
-    @abstractmethod
-    def runtime(self) -> str:
-        """What runs it here, as far as last bits may depend on it; opens and checks the weights."""
 
 
 def ask_map(features: Any, X: Any, method: str = "__call__", **how: Any) -> NDArray[Any]:
@@ -135,31 +43,6 @@ def width_of_most(widths: Sequence[int], asked: int) -> dict[str, Any]:
         f"{width} numbers, as {widths.count(width)} of the {asked} training samples with the smallest hashes have it"
     )
     return {"measured_width": width, "measured_by": words}
-
-
-_lock = threading.Lock()
-_tasks = 0  # that are under way in this process
-at_rest: list[Callable[[], None]] = []  # what is called when none is under way any more
-
-
-@contextmanager
-def remembering() -> Iterator[None]:
-    """A task in which a map is asked about a sample more than once; what may not outlive it is forgotten at its end."""
-    global _tasks
-    with _lock:
-        _tasks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _tasks -= 1
-            for forget in at_rest if not _tasks else ():
-                forget()
-
-
-def under_way() -> bool:
-    """Whether a task is under way in this process."""
-    return _tasks > 0
 
 
 @dataclass(frozen=True)

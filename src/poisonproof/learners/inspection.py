@@ -28,7 +28,7 @@ from joblib.hashing import NumpyHasher
 from sklearn.base import BaseEstimator, clone
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.feature_maps import PublicMap
+from poisonproof.premises import PublicMap
 from poisonproof.samples.kinds import Samples
 
 FITTED = "parts-given-fitted"

@@ -26,7 +26,7 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
-from poisonproof.estimators.prepared import prepare, spread_premise
+from poisonproof.estimators.prepared import prepare_dataset, spread_premise
 from poisonproof.learners.inspection import describe
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.runs.manifest import Identity, RunSettings
@@ -217,7 +217,7 @@ class EnsembleElection(Election):
 
     def __init__(self, dataset: Dataset, model: FiniteAggregationClassifier, settings: RunSettings) -> None:
         super().__init__(dataset, model, settings)
-        self.ensemble = ensemble = prepare(model, dataset)
+        self.ensemble = ensemble = prepare_dataset(model, dataset)
         self.split, self.n_train, learner = ensemble.split, ensemble.n_train, ensemble.learner
         engine, n_classes = engine_of(learner), len(ensemble.classes)
         self.identity = self._identity(

@@ -26,7 +26,7 @@ from poisonproof.data.probe import check
 from poisonproof.data.reading import held_out_premise, kind_of, open_files
 from poisonproof.display import bytes_of
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.estimators.base import accepts_nan
+from poisonproof.estimators.prepared import accepts_nan
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.presets import (
     HEAD,

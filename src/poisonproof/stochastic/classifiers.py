@@ -31,7 +31,8 @@ from sklearn.utils.validation import check_is_fitted
 from poisonproof.core.split import Split
 from poisonproof.core.theorem2 import count_rows
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.base import EnsembleClassifier, read_training, shared_premises, warn
+from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.estimators.prepared import read_training, shared_premises
 from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.cells import cell_key
 from poisonproof.samples.kinds import Samples

@@ -16,6 +16,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
@@ -222,3 +223,28 @@ def _remove(folder: Path, held: object, process: int) -> None:
     """At the end of the process that made it; forks of it leave it alone. ``held`` keeps the lock until then."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_lock = threading.Lock()
+_tasks = 0  # that are under way in this process
+at_rest: list[Callable[[], None]] = []  # what is called when none is under way any more
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """A task in which a map is asked about a sample more than once; what may not outlive it is forgotten at its end."""
+    global _tasks
+    with _lock:
+        _tasks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _tasks -= 1
+            for forget in at_rest if not _tasks else ():
+                forget()
+
+
+def under_way() -> bool:
+    """Whether a task is under way in this process."""
+    return _tasks > 0

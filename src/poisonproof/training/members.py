@@ -25,16 +25,20 @@ from sklearn.utils.parallel import Parallel, delayed
 from poisonproof.core.votes import vote_dtype
 from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.feature_maps import remembering
 from poisonproof.learners.inspection import SeededClones
-from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.text import TextClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread, preserve_rng
 from poisonproof.system.files import sha256_of
-from poisonproof.system.machine import environment, resident_bytes
-from poisonproof.system.parallel import copies_held, dead_workers_told, own_workers, sent_once, smallest_worker
+from poisonproof.system.machine import environment, is_a, resident_bytes
+from poisonproof.system.parallel import (
+    copies_held,
+    dead_workers_told,
+    own_workers,
+    remembering,
+    sent_once,
+    smallest_worker,
+)
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import (
     Block,
@@ -76,7 +80,7 @@ log = logging.getLogger(__name__)
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
 MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
-SOON_TRAINED = {TableClassifier, TextClassifier}
+SOON_TRAINED = (("poisonproof.learners.table", "TableClassifier"), ("poisonproof.learners.text", "TextClassifier"))
 SOON_ROWS = 50_000  # on which these learners take less time than a worker takes to start
 TASKS_PER_JOB = 2  # of a run, at least: each of them reads the test samples once
 
@@ -221,7 +225,7 @@ class MemberEngine:
 
 def _soon_trained(job: VoteJob, wanted: Sequence[int]) -> bool:
     """Whether these base classifiers are trained before a worker has started."""
-    few = type(job.learner) in SOON_TRAINED and len(wanted) <= MEMBERS_PER_FILE
+    few = any(is_a(job.learner, *kind) for kind in SOON_TRAINED) and len(wanted) <= MEMBERS_PER_FILE
     return few and int(job.source.sizes[wanted].sum()) <= SOON_ROWS
 
 

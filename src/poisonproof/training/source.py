@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.learners.text import WordReading
 from poisonproof.samples.batches import EncodedTexts, Shared, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, TrainingSet
+
+if TYPE_CHECKING:
+    from poisonproof.learners.text import WordReading
 
 
 class TrainingSource(Protocol):

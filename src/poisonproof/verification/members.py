@@ -21,10 +21,9 @@ from poisonproof.core.votes import labels_from_json
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
-from poisonproof.learners.feature_maps import WIDTH
 from poisonproof.learners.inspection import describe, fitted_parts, public_map_of
 from poisonproof.learners.presets import preset
-from poisonproof.premises import PremiseWarning
+from poisonproof.premises import WIDTH, PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.archives import map_npy
 from poisonproof.system.machine import environment
