@@ -212,6 +212,7 @@ GOES_ON = {
         [f"{i},0,u" for i in range(40)], ["--classes", "0,1"], ["0", "1"], "have one label",
     ),
     "one class": ([f"{i},0,u" for i in range(40)], [], ["0"], "have one label"),
+    "one class in two spellings": ([f"{i},0{'.0' * (i % 2)},u" for i in range(40)], [], ["0"], "have one label"),
     "three rows": (["0,0,u", "1,1,u", "2,0,u"], [], ["0", "1"], "base classifiers abstain"),
     "a contributor with 2,000 labels": (MANY, ["--group-column", "g"], 1000, "have 2002 different labels"),
     "a label of 4 MB": ([f"{i},{i % 2},u" for i in range(40)] + ["1," + "x" * 4_000_000 + ",u"], [], ["0", "1"], ""),

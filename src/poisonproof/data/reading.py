@@ -282,11 +282,13 @@ def _read_frame(frame: Any, options: ReadOptions) -> Dataset:
     else:
         samples = to_samples(X)
     groups = None if options.group_column is None else frame[options.group_column]
-    whole = Dataset.of("frame", samples, frame[options.label], samples.subset([]), [], groups=groups).train
+    none = samples.subset(np.zeros(0, np.int64))
+    whole = Dataset.of("frame", samples, frame[options.label], none, [], groups=groups)
     if options.test is not None:
         raise PoisonproofError("Test samples of a frame are held out; leave 'test'.", code="read.test")
-    train, test = _set_aside(whole, options)
-    return _dataset("frame", train, test, options, schema, held_out_premise(options), ReadReport())
+    train, test = _set_aside(whole.train, options)
+    premises = (*held_out_premise(options, grouped=groups is not None), *whole.premises)
+    return _dataset("frame", train, test, options, schema, premises, ReadReport())
 
 
 def open_files(path: str | Path, options: ReadOptions) -> Dataset:
@@ -325,7 +327,7 @@ def _dataset(
     report: ReadReport,
 ) -> Dataset:
     classes = None if options.classes is None else class_array(options.classes)
-    different = list(dict.fromkeys(train.labels.tolist()))
+    different = list(dict.fromkeys(label_cells(train.labels.tolist())))
     note_labels(report, name, different, len(train), declared=classes is not None)
     if options.held_out != 0:
         test = drop_undeclared_test_labels(test, different, classes, options.test or name, report)
@@ -400,11 +402,12 @@ def check_not_empty(path: Path, samples: Sequence[Any] | LabelledSamples, report
 
 
 def note_labels(report: ReadReport, name: str, labels: Sequence[Any], n_samples: int, *, declared: bool) -> None:
-    """Report what a reader should know of these different labels of so many training samples."""
-    if len(labels) < 2:
+    """Report what a reader should know of these labels, each named at least once, of so many training samples."""
+    n_labels = len({cell for cell in label_cells(labels) if cell is not None})
+    if n_labels < 2:
         report.add(name, "labels.one", None, n_samples)
-    elif not declared and len(labels) > max(FEW_LABELS, n_samples / 2):
-        report.add(name, "labels.many", None, n_samples, len(labels))
+    elif not declared and n_labels > max(FEW_LABELS, n_samples / 2):
+        report.add(name, "labels.many", None, n_samples, n_labels)
 
 
 # Premises

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from entry_points.arrays import Inputs, arrow_types, estimator, groups_of, is_number, labels, objects
-from entry_points.rows import NUMBERS, TABLE, Row, honest_rows
-from poisonproof import Split
+from entry_points.rows import NUMBERS, SHARE, TABLE, Row, honest_rows
+from poisonproof import Split, read
 from poisonproof.samples.schema import TableSchema
 
 
@@ -189,6 +189,22 @@ def of_frames(
         groups = column(groups_of(rows)) if grouped else None
         split = Split("group" if grouped else "content", schema=schema)
         return Inputs(make(rows), column(labels(rows)), groups, estimator(None, split, classes))
+
+    return load
+
+
+def of_read(make: Any, grouped: bool, schema: TableSchema | None = None) -> Callable[[tuple[Row, ...], Path], Inputs]:
+    """Frames with their labels and contributors in columns, by `read`."""
+
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
+        keys = {"class": objects(labels(rows)), **({"maker": objects(groups_of(rows))} if grouped else {})}
+        frame = make(rows).assign(**keys)
+        of = {"schema": schema, "held_out": SHARE, "classes": (0, 1), "group": "maker" if grouped else None}
+        data = read(frame, label="class", **of)
+        assert any(premise.code == "label-types" for premise in data.premises)
+        split = Split("group" if grouped else "content", schema=schema)
+        tested = (data.test.X, data.test.labels)
+        return Inputs(data.train.X, data.train.labels, data.train.groups, estimator(None, split), tested)
 
     return load
 

@@ -68,6 +68,7 @@ from entry_points.frames import (
     nullable,
     object_frame,
     of_frames,
+    of_read,
     polars,
     polars_column,
     records,
@@ -180,6 +181,9 @@ def _entry_points() -> Iterator[EntryPoint]:
         yield EntryPoint(f"pandas, objects{by}", of_frames(object_frame, grouped, objects), frame)
         yield EntryPoint(f"pandas, nullable{by}", of_frames(nullable, grouped), frame, holds=_in_pandas_text)
         yield EntryPoint(f"pandas, of Arrow types{by}", of_frames(by_arrow, grouped), frame, holds=holds_typed)
+        yield EntryPoint(f"pandas, read{by}", of_read(records, grouped), frame, holds=_in_pandas_text, alone=False)
+        declared = of_read(object_frame, grouped, ROLES)
+        yield EntryPoint(f"pandas, objects, read, declared{by}", declared, frame, alone=False)
         for name, make, holds in (
             ("pandas, declared", records, _in_pandas_text),
             ("pandas, objects, declared", object_frame, lambda row: True),
