@@ -1,6 +1,6 @@
 """Workers: processes of joblib's on this machine, which end with us, or those of a Dask cluster.
 
-joblib's own processes map large arrays from a file, and a dead one raises. Of Dask, data reach every worker once, and a
+joblib's own processes map large arrays from a file, and a dead one raises. Data are sent to a Dask cluster once, and a
 task whose worker died is told of.
 
 Where worker processes map samples from: files that are gone when the work is done, or soon after it was killed.
@@ -17,6 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
@@ -94,34 +95,22 @@ def smallest_worker() -> ClusterWorker | None:
 def sent_once(shared: Sequence[Any]) -> Iterator[None]:
     """Within, a `joblib.Parallel` is made that does not send the shared objects with every task.
 
-    All of Dask's workers hold them, so that the loss of one does not lose the data.
+    A Dask cluster holds each as the result of a task, which it runs again when all workers that had the result died.
+    Data sent by `Client.scatter` could be lost: Dask drops copies of them, and cannot make them again.
     """
     backend = get_active_backend()[0]
     if type(backend).__name__ != "DaskDistributedBackend":
         yield
         return
-    kind = _telling(type(backend))
-    with parallel_config(kind(client=backend.client, scatter=list(shared), **backend.submit_kwargs)):
-        yield
+    from distributed.protocol import pickle
 
-
-@contextmanager
-def copies_held() -> Iterator[None]:
-    """Within, every worker of a Dask cluster goes on holding what it was sent.
-
-    The cluster's memory manager rests: it drops every copy but one of what is shared, and that one may be the next
-    dead worker's.
-    """
-    backend = get_active_backend()[0]
-    manager = backend.client.amm if type(backend).__name__ == "DaskDistributedBackend" else None
-    if manager is None or not manager.running():
+    telling = _telling(type(backend))(client=backend.client, **backend.submit_kwargs)
+    pickled = [pickle.dumps(each) for each in shared]
+    with warnings.catch_warnings(action="ignore"):  # that they are large
+        futures = [backend.client.submit(pickle.loads, each, pure=False) for each in pickled]
+    telling.data_futures = {id(each): future for each, future in zip(shared, futures, strict=True)}
+    with parallel_config(telling):
         yield
-        return
-    manager.stop()
-    try:
-        yield
-    finally:
-        manager.start()
 
 
 @contextmanager

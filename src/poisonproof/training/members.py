@@ -32,7 +32,6 @@ from poisonproof.system.determinism import caller, limit_worker, one_linear_alge
 from poisonproof.system.files import sha256_of
 from poisonproof.system.machine import environment, is_a, resident_bytes
 from poisonproof.system.parallel import (
-    copies_held,
     dead_workers_told,
     own_workers,
     remembering,
@@ -341,7 +340,6 @@ def run_tasks(
         one_linear_algebra_thread(),
         remembering(),
         dead_workers_told(),
-        copies_held(),
         own_workers(scratch, n_jobs) as options,
     ):
         with sent_once(shared):
