@@ -26,7 +26,7 @@ from research.blocks.certificate import Verdicts, certify_blocks, verdicts_of
 from research.maps.trusted import in_order, sum_of_halves
 from research.maps.whitening import LENGTH, Whitening
 
-FORMAT = "poisonproof blocks 1"
+FORMAT = "poisonproof blocks 2"
 MAPS = "maps.npz"
 DEFAULT_K = 50
 ROWS_AT_ONCE = 8192

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from poisonproof.verification import Verdict, verify
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-FORMER_NAME = "bezoar"
-
 
 class PoisonproofError(ValueError):
     """An error you can fix. The command line prints its sentence and exits with code 2.
@@ -68,10 +66,6 @@ def check_format(where: object, stated: object, known: str) -> None:
     """Refuse a file of another format than the one this version reads and writes."""
     if stated == known:
         return
-    if isinstance(stated, str) and stated.startswith(f"{FORMER_NAME} "):
-        raise PoisonproofError(
-            f"{where} was written under the project's former name, {FORMER_NAME}, before its contracts were tightened, "
-            "and is not read any more; make it again.",
-            code="file.format",
-        )
-    raise PoisonproofError(f"{where} is of format {stated!r}; this version reads {known!r}.", code="file.format")
+    raise PoisonproofError(
+        f"{where} is of format {stated!r}; this version reads {known!r}: make it again.", code="file.format"
+    )

@@ -60,8 +60,8 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
     },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
-        "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",
-        "poisonproof neighbours 1": "poisonproof.ballots.tallies:Neighbours",
+        "poisonproof ballots 2": "poisonproof.ballots.tallies:Ballots",
+        "poisonproof neighbours 2": "poisonproof.ballots.tallies:Neighbours",
     },
     # What makes a learner without arguments; `auto` and `text` are given the columns that hold texts.
     "learners": {

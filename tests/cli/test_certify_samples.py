@@ -43,4 +43,4 @@ def test_kept_words_of_samples_are_certified_as_in_their_run_against_every_threa
     broken[len(broken) // 3] ^= 4
     (tmp_path / "broken.npz").write_bytes(broken)
     assert "is altered" in poisonproof("certify", tmp_path / "broken.npz", code=2).stderr
-    assert "is of format 'poisonproof certificate 1'" in poisonproof("certify", tmp_path / "c.npz", code=2).stderr
+    assert "is of format 'poisonproof certificate 2'" in poisonproof("certify", tmp_path / "c.npz", code=2).stderr

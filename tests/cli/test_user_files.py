@@ -240,9 +240,9 @@ def test_what_a_few_rows_or_one_contributor_can_cause_stops_nothing(tmp_path, mo
 def test_bad_input_gets_one_sentence_and_writes_nothing(tmp_path, monkeypatch, what):
     name, body, words, message = WRONG[what]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sparse.json").write_text('{"format": "poisonproof schema 1", "kind": "sparse", "n_features": 3}')
+    (tmp_path / "sparse.json").write_text('{"format": "poisonproof schema 2", "kind": "sparse", "n_features": 3}')
     columns = '{"ex": "number", "y": "label"}'
-    (tmp_path / "table.json").write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {columns}}}')
+    (tmp_path / "table.json").write_text(f'{{"format": "poisonproof schema 2", "kind": "table", "columns": {columns}}}')
     if name is not None:
         (tmp_path / name).write_bytes(body)
         words = [name, *words]

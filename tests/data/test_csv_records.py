@@ -348,7 +348,7 @@ def test_gzip_files_of_several_members_and_damaged_ones(tmp_path):
 
 
 def test_schemas_of_before_are_refused(tmp_path):
-    record = {"format": "poisonproof schema 1", "kind": "table", "columns": {"x": "number"}, "quotes": "none"}
+    record = {"format": "poisonproof schema 2", "kind": "table", "columns": {"x": "number"}, "quotes": "none"}
     with pytest.raises(PoisonproofError, match="'quotes' is read no more"):
         schema_from_dict(record)
 

@@ -342,7 +342,7 @@ def test_a_schema_is_written_edited_and_given_again(place, tmp_path):
     ],
 )
 def test_a_wrong_schema_says_what_is_wrong(change, message):
-    record = {"format": "poisonproof schema 1", "kind": "table", "columns": {"x": "number", "y": "label"}, **change}
+    record = {"format": "poisonproof schema 2", "kind": "table", "columns": {"x": "number", "y": "label"}, **change}
     with pytest.raises(ValueError, match=message):
         schema_from_dict(record)
 
@@ -359,7 +359,7 @@ def test_texts_alone_and_among_other_columns(tmp_path):
     for header, columns in ((b"note,x,y", ["note", "x"]), (b"note,unused,y", ["note"])):
         record = {"note": "text", "x": "number", "unused": "ignore", "y": "label"}
         roles = {name: role for name, role in record.items() if name.encode() in header.split(b",")}
-        schema = {"format": "poisonproof schema 1", "kind": "table", "columns": roles}
+        schema = {"format": "poisonproof schema 2", "kind": "table", "columns": roles}
         (tmp_path / "s.json").write_text(json.dumps(schema))
         matrices = []
         for name, some in (("clean", lines), ("poisoned", [*lines[:80], b"sun sun sun snow,1e308,cold", *lines[80:]])):

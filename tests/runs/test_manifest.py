@@ -34,7 +34,7 @@ def test_what_is_written_is_read_again(manifest):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "poisonproof run 1"}, "is of format 'poisonproof run 1'; this version reads 'poisonproof run 3'"),
+        ({"format": "poisonproof run 1"}, "is of format 'poisonproof run 1'; this version reads 'poisonproof run 4'"),
         ({"surprise": 1}, "has an entry 'surprise', which no run writes"),
         ({"status": "asleep"}, "a run has no status 'asleep'"),
         ({"status": 3}, "'status' is int, which it cannot be"),

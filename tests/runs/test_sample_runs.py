@@ -45,7 +45,7 @@ def schema(folder):
     with (folder / "wine.csv").open() as file:
         header = next(csv.reader(file))
     roles = dict.fromkeys(header, "ignore") | {"alcohol": "number", "malic_acid": "number", "shade": "category"}
-    record = {"format": "poisonproof schema 1", "kind": "table", "columns": roles | {"class": "label"}}
+    record = {"format": "poisonproof schema 2", "kind": "table", "columns": roles | {"class": "label"}}
     (folder / "schema.json").write_text(json.dumps(record))
     return folder / "schema.json"
 

@@ -36,7 +36,7 @@ def table(request, tmp_path_factory):
     folder, columns = tmp_path_factory.mktemp(request.param), request.param == "columns"
     names = ["topic", "text", *(["place", "size"] if columns else [])]
     (folder / "schema.json").write_text(
-        '{"format": "poisonproof schema 1", "kind": "table", "columns": {"topic": "label", "text": "text"'
+        '{"format": "poisonproof schema 2", "kind": "table", "columns": {"topic": "label", "text": "text"'
         + (', "place": "category", "size": "number"' if columns else "")
         + "}}"
     )

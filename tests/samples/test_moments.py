@@ -129,7 +129,7 @@ def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
     poisoned.to_parquet(tmp_path / "poisoned.parquet")
     schema = tmp_path / "schema.json"
     columns = '"t0": "number", "t1": "number", "t2": "number", "y": "label"'
-    schema.write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {{{columns}}}}}')
+    schema.write_text(f'{{"format": "poisonproof schema 2", "kind": "table", "columns": {{{columns}}}}}')
     test = tmp_path / "clean.parquet"
     read = [
         open_files(tmp_path / name, ReadOptions(schema=schema, test=test, classes=["a", "b"]))

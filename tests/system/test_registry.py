@@ -33,10 +33,10 @@ def test_a_line_can_be_added_in_ones_own_process(lines):
 def test_an_unknown_name_is_answered_with_the_nearest():
     with refused("registry.unknown") as caught:
         registry.find("tallies", "poisonproof ballot 1")
-    assert "did you mean 'poisonproof ballots 1'" in str(caught.value)
+    assert "did you mean 'poisonproof ballots 2'" in str(caught.value)
     with refused("registry.unknown") as caught:
         registry.find("tallies", "?")
-    assert "poisonproof ballots 1" in str(caught.value)
+    assert "poisonproof ballots 2" in str(caught.value)
 
 
 def test_an_error_keeps_its_code_on_the_way_from_a_worker():

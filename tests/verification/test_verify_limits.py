@@ -154,7 +154,7 @@ def loose(folder, n_classes, matrix, shifts):
     """A certificate and votes whose sizes multiply: classes by test samples, subsets by shifts."""
     n_test, n = matrix.shape
     facts = {
-        "format": "poisonproof certificate 1",
+        "format": "poisonproof certificate 2",
         "method": "finite-aggregation",
         "k": n // len(shifts),
         "d": len(shifts),

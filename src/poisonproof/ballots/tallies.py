@@ -161,7 +161,7 @@ class Ballots(TalliesOfSamples):
         Whether the class list was read off the training data.
     """
 
-    FORMAT: ClassVar[str] = "poisonproof ballots 1"
+    FORMAT: ClassVar[str] = "poisonproof ballots 2"
 
     near: NDArray[np.int64]
     totals: NDArray[np.int64]
@@ -357,7 +357,7 @@ class Neighbours(TalliesOfSamples):
         Whether each voter is a contributor, heard by its nearest sample.
     """
 
-    FORMAT: ClassVar[str] = "poisonproof neighbours 1"
+    FORMAT: ClassVar[str] = "poisonproof neighbours 2"
 
     order: NDArray[Any]
     first: NDArray[np.bool_]

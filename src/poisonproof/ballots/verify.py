@@ -50,13 +50,13 @@ ARRAYS = ("prediction", "runner_up", "margin", "radius", "exact", *(f"radius_aga
 FLIP = "flip the label of a training sample"
 TYPES = {"ballots": "BallotClassifier", "neighbours": "NeighborVoteClassifier"}
 COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}
-FORMATS = {"ballots": "poisonproof ballots 1", "neighbours": "poisonproof neighbours 1"}
+FORMATS = {"ballots": "poisonproof ballots 2", "neighbours": "poisonproof neighbours 2"}
 LAYOUTS = {
     method: Layout(
         (counts, "certificate.npz"),
         re.compile(r"votes/block-\d{5,}\.npz|models/(model\.json|voters\.npz|map\.skops)|schema\.json|report\.html"),
         re.compile(r"voters\.npz|map\.skops"),
-        {MODEL: "poisonproof voters 1"},
+        {MODEL: "poisonproof voters 2"},
     )
     for method, counts in COUNTS.items()
 }

@@ -29,7 +29,7 @@ from poisonproof.system.files import (
 )
 from poisonproof.training.model_files import dumped, load_state
 
-FORMAT = "poisonproof voters 1"
+FORMAT = "poisonproof voters 2"
 RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")

@@ -194,7 +194,7 @@ class Certificate(Kept):
         Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """
 
-    FORMAT: ClassVar[str] = "poisonproof certificate 1"
+    FORMAT: ClassVar[str] = "poisonproof certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "runner_up", "margin", "radius")
 
     prediction: NDArray[np.int64]
@@ -312,7 +312,7 @@ class TargetCertificate(Kept):
         Where training samples vote: how, and how many, as plain values.
     """
 
-    FORMAT: ClassVar[str] = "poisonproof target certificate 1"
+    FORMAT: ClassVar[str] = "poisonproof target certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "margin", "radius")
 
     prediction: NDArray[np.int64]

@@ -37,7 +37,7 @@ from poisonproof.system.archives import map_npy
 from poisonproof.system.determinism import in_threads
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_record, write_whole
 
-FORMAT = "poisonproof votes 1"
+FORMAT = "poisonproof votes 2"
 UNSEEN_LABEL = -1  # as `places_of` says it
 ROWS_PER_CHECK = 4096
 

@@ -1,6 +1,6 @@
 """The documents of the evidence about a run: the same facts in four forms, and a statement that names them all.
 
-In-toto statements (v1), ours with every fact by ``certificate-v1.schema.json`` and one of a vetted type with the
+In-toto statements (v1), ours with every fact by ``certificate-v2.schema.json`` and one of a vetted type with the
 verifier's verdict; a CycloneDX 1.6 bill of materials, whose components ``cyclonedx-python-lib`` writes (it has no class
 for ``modelCard`` yet, so the card is put into its output, and the whole is validated against the schema that it ships);
 a model card in Markdown with YAML front matter, as model hubs read it; and a page that opens without a network.
@@ -27,7 +27,7 @@ STATEMENT, TEST_RESULT = "statement.json", "test-result.json"
 BOM, CARD, PAGE = "bom.cdx.json", "model-card.md", "evidence.html"
 DOCUMENTS = (BOM, CARD, PAGE, TEST_RESULT)
 IN_TOTO = "https://in-toto.io/Statement/v1"
-PREDICATE = "urn:poisonproof:predicate:certificate:v1"
+PREDICATE = "urn:poisonproof:predicate:certificate:v2"
 TEST_RESULT_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 TRAINING, TEST = "training-data", "test-data"
 SHA_256 = re.compile(r"[0-9a-f]{64}")
@@ -157,7 +157,7 @@ def test_result(facts: Facts) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of our statement."""
-    return dict(json.loads((files("poisonproof.evidence") / "certificate-v1.schema.json").read_text()))
+    return dict(json.loads((files("poisonproof.evidence") / "certificate-v2.schema.json").read_text()))
 
 
 def violation(stated: Any) -> str | None:

@@ -13,7 +13,7 @@ from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import read_record, reading, write_record
 
-FORMAT = "poisonproof run 3"  # 1: votes of pooled learners in files of another kind; 2: digests of 64-bit hashes
+FORMAT = "poisonproof run 4"
 FILE = "manifest.json"
 STATUSES = ("running", "changing", "complete")
 OPTIONAL = ("schema", "election")

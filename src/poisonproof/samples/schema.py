@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.datetimes import time_in
 
-FORMAT = "poisonproof schema 1"
+FORMAT = "poisonproof schema 2"
 ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")

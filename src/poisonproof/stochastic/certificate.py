@@ -47,7 +47,7 @@ class StochasticCertificate(Kept):
     n_draws : int
     """
 
-    FORMAT: ClassVar[str] = "poisonproof stochastic certificate 1"
+    FORMAT: ClassVar[str] = "poisonproof stochastic certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "abstained", "radius", "radius_changed")
 
     prediction: NDArray[np.int64]

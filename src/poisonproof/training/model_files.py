@@ -223,7 +223,7 @@ def _form(form: list[Any]) -> tuple[Any, ...]:
     return tuple(tuple(column) if isinstance(column, list | tuple) else column for column in form)
 
 
-FORMAT = "poisonproof model 2"  # 1: feature maps of images without metric and patches
+FORMAT = "poisonproof model 3"
 RECORD = "model.json"
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_")
 

@@ -65,7 +65,7 @@ LAYOUT = Layout(
         r"|schema\.json|votes\.rankings\.npy|report\.html"
     ),
     re.compile(MODEL_FILES),
-    {"votes.json": "poisonproof votes 1", MODEL: "poisonproof model 2"},
+    {"votes.json": "poisonproof votes 2", MODEL: "poisonproof model 3"},
 )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from poisonproof.verification.verdict import CheckFailed, CheckSkipped
 
 MODEL, SCHEMA, REPORT = "models/model.json", "schema.json", "report.html"
-CERTIFICATE_FORMAT, RUN_FORMAT = "poisonproof certificate 1", "poisonproof run 3"
+CERTIFICATE_FORMAT, RUN_FORMAT = "poisonproof certificate 2", "poisonproof run 4"
 WITHOUT_DIGEST = ("manifest.json", REPORT, "run.lock", "audit.json")
 MOST_FILES = 100_000
 FACTS = "facts"
