@@ -1,4 +1,4 @@
-"""What people see of the house: public names, what an estimator offers, rooms of tests, and where to report what."""
+"""What people see of the package: public names, what estimators and learners offer, and where to report what."""
 
 import inspect
 import re
@@ -13,34 +13,22 @@ from poisonproof import registry
 ROOT = Path(__file__).parents[2]
 NEEDED = {
     *("FiniteAggregationClassifier", "Votes", "Spread", "Split", "Certificate", "certify", "certified_accuracy"),
-    *(
-        "Premise",
-        "PremiseWarning",
-        "read",
-        "run",
-        "plan",
-        "compare",
-        "verify",
-        "audit",
-        "load",
-        "Dataset",
-        "ReadOptions",
-    ),
-    *("preset", "TableClassifier", "TextClassifier", "KernelRidgeClassifier"),
+    *("Premise", "PremiseWarning", "read", "run", "plan", "compare", "verify", "audit", "load", "Dataset"),
+    *("ReadOptions", "preset", "TableClassifier", "TextClassifier", "KernelRidgeClassifier"),
     *("PoisonproofError", "DamagedFileError", "MissingExtraError", "WrongTypeError"),
 }
-# Beyond scikit-learn's own: what a person asks of a fitted model. `method` names the certificate.
-KEPT = {"certify", "update", "save", "load"}
+# Beyond scikit-learn's own: what users call on a fitted model. `method` names the certificate.
+SAVED = {"certify", "update", "save", "load"}
 DRAWN = {"certify", "certify_matrix", "vote_matrix", "method"}
 OFFERED = {
-    "FiniteAggregationClassifier": {*KEPT, "votes"},
-    "BallotClassifier": {*KEPT - {"update"}, "ballots", "method"},
-    "NeighborVoteClassifier": {*KEPT - {"update"}, "neighbours", "method"},
+    "FiniteAggregationClassifier": {*SAVED, "votes"},
+    "BallotClassifier": {*SAVED - {"update"}, "ballots", "method"},
+    "NeighborVoteClassifier": {*SAVED - {"update"}, "neighbours", "method"},
     "InfiniteAggregationClassifier": DRAWN - {"method"},  # a parameter
     "CertifiedBaggingClassifier": DRAWN,
 }
-# Beyond scikit-learn's own: what engines ask of a learner, which one of your own may offer too.
-ASKED = {
+# Beyond scikit-learn's own: what training engines call on a learner; a user's own may offer it too.
+CALLED = {
     "TableClassifier": {"answers_one_by_one", "takes_columns"},
     "TextClassifier": {"answers_one_by_one", "takes_columns", "takes_texts", "readings"},
     "KernelRidgeClassifier": {"share", "pool_of"},
@@ -57,18 +45,17 @@ def test_what_people_need_is_exported():
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_an_estimator_offers_what_scikit_learn_users_expect_and_little_more(name):
-    """`read_training`, `as_votes` and their like once stood here: the estimator is no bag of what other rooms need."""
     assert offered(getattr(poisonproof, name)) == OFFERED[name] | {"fit", "predict", "predict_proba"}
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_a_learner_offers_what_scikit_learn_users_expect_and_what_engines_ask(name):
-    assert offered(getattr(poisonproof, name)) - SCORES == ASKED[name] | {"fit", "predict"}
+@pytest.mark.parametrize("name", CALLED)
+def test_a_learner_offers_what_scikit_learn_users_expect_and_what_engines_call(name):
+    assert offered(getattr(poisonproof, name)) - SCORES == CALLED[name] | {"fit", "predict"}
 
 
 def test_the_surface_of_every_estimator_is_known():
     classes = (name for name in poisonproof.__all__ if inspect.isclass(getattr(poisonproof, name)))
-    assert {name for name in classes if issubclass(getattr(poisonproof, name), BaseEstimator)} == {*OFFERED, *ASKED}
+    assert {name for name in classes if issubclass(getattr(poisonproof, name), BaseEstimator)} == {*OFFERED, *CALLED}
 
 
 def offered(kind):
@@ -84,7 +71,7 @@ def test_presets_are_a_table():
     ]
 
 
-def test_a_broken_radius_has_a_door_of_its_own():
+def test_a_wrong_radius_is_reported_by_its_own_way():
     words = (ROOT / "SECURITY.md").read_text("utf-8")
     assert "most serious bug" in words
     templates = {path.name: path.read_text("utf-8") for path in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir()}
