@@ -39,6 +39,12 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
     "pilots": {
         "samples": "poisonproof.ballots.pilot:pilot",
     },
+    # Kinds of rows in a comparison, in the order in which they stand.
+    "comparisons": {
+        "ensembles": "poisonproof.planning.compare:Ensembles",
+        "draws": "poisonproof.stochastic.comparison:DrawnRows",
+        "samples": "poisonproof.ballots.pilot:SampleRows",
+    },
     # How base classifiers are trained, asked and saved.
     "engines": {
         "members": "poisonproof.training.members:MemberEngine",
@@ -122,17 +128,26 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         )
     },
     # Options of a slice that commands take.
-    "options": {"voters": "poisonproof.ballots.options:VoterOptions"},
+    "options": {
+        "voters": "poisonproof.ballots.options:VoterOptions",
+    },
     # Who votes in a run, by what --method calls it (`poisonproof.runs.election`).
     "elections": {
         "ensemble": "poisonproof.runs.election:EnsembleElection",
         "ballots": "poisonproof.ballots.election:BallotElection",
         "neighbours": "poisonproof.ballots.election:NeighborElection",
     },
-    # What an audit attacks besides base classifiers, by the name of its class.
-    "audits": dict.fromkeys(("BallotClassifier", "NeighborVoteClassifier"), "poisonproof.ballots.attacks:SampleAudit"),
+    # What carries out an audit, by the name of the class of what is attacked.
+    "audits": {
+        "FiniteAggregationClassifier": "poisonproof.auditing.audit:EnsembleAudit",
+        "BallotClassifier": "poisonproof.ballots.attacks:SampleAudit",
+        "NeighborVoteClassifier": "poisonproof.ballots.attacks:SampleAudit",
+    },
     # Who checks a run in which somebody else than base classifiers votes, by the method that it states.
-    "verifiers": dict.fromkeys(("ballots", "neighbours"), "poisonproof.ballots.verify:SampleChecks"),
+    "verifiers": {
+        "ballots": "poisonproof.ballots.verify:SampleChecks",
+        "neighbours": "poisonproof.ballots.verify:SampleChecks",
+    },
 }
 
 

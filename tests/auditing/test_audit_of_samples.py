@@ -66,7 +66,7 @@ def test_the_command_attacks_a_table_and_its_contributors(tmp_path):
     assert told["ok"]
     assert told["unit"] == "contributors"
     done = poisonproof("audit", tmp_path / "run", "--method", "tight", code=2)
-    assert "is of base classifiers" in " ".join(done.stderr.split())
+    assert "puts finite-aggregation to the test" in " ".join(done.stderr.split())
     done = poisonproof("audit", tmp_path / "run", "--kinds", "backdoor", code=2)
     assert "An attack here is one of" in " ".join(done.stderr.split())
 

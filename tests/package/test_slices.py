@@ -26,7 +26,7 @@ for words in (
 """
 
 
-@pytest.mark.parametrize("name", ["encoders", "evidence", "serving"])
+@pytest.mark.parametrize("name", ["ballots", "encoders", "evidence", "serving", "stochastic"])
 def test_a_slice_can_be_deleted(name, tmp_path):
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     package = tmp_path / "src" / "poisonproof"

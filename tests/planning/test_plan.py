@@ -109,7 +109,7 @@ def test_votes_of_a_part_certify_by_the_same_share_of_lead(pilot):
 def test_the_promise_is_made_by_the_half_that_did_not_choose(pilot, planned):
     best = planned.candidates[planned.chosen]
     assert (planned.promise.method, planned.promise.parameters) == (best.method, best.parameters)
-    tried = [one for one in pilot.samples(None, planning.METHODS) if one.parameters == best.parameters]
+    tried = [one for one in pilot.others(None, ["neighbours", "ballots"]) if one.parameters == best.parameters]
     assert tried[0].figures(pilot, 4, ~pilot.choosing) == planned.promise
     assert planned.promise.certified_balanced > planned.constant
 

@@ -64,7 +64,7 @@ class AuditReport:
     smallest : array (targets,)
         Size of the smallest attack that really moved each prediction; 0 where none did.
     bystanders : int
-        Base classifiers that no poison reached and that were trained again to see whether they moved.
+        How many no poison reached and were asked again all the same, to see whether they moved.
     seed : int
     unit : str
         What sizes count.
@@ -76,8 +76,10 @@ class AuditReport:
     bystanders: int
     seed: int
     unit: str
-    of_samples: bool = False
-    """Whether training samples vote; then bystanders are other targets that were asked."""
+    how: str
+    """What came after each attack."""
+    watched: str
+    """What was watched besides, as a sentence of the numbers."""
 
     @property
     def violations(self) -> tuple[Attack, ...]:
@@ -119,14 +121,11 @@ class AuditReport:
 
     def __str__(self) -> str:
         moved = sum(attack.moved for attack in self.attacks)
-        how = "all votes counted again" if self.of_samples else "retraining"
+        retrained = sum(attack.retrained for attack in self.attacks)
         lines = [
-            f"{len(self.attacks)} attacks on {len(self.radius)} predictions, each with {how}: {moved} moved the "
+            f"{len(self.attacks)} attacks on {len(self.radius)} predictions, each with {self.how}: {moved} moved the "
             f"prediction, {len(self.violations)} against the certificate.",
-            f"{self.bystanders} times another target was asked after an attack, and judged by its own radius."
-            if self.of_samples
-            else f"{sum(attack.retrained for attack in self.attacks)} base classifiers retrained; {self.bystanders} "
-            "that no poison reached were retrained too and compared to the bit.",
+            self.watched.format(retrained=retrained, bystanders=self.bystanders),
         ]
         hit = self.smallest > 0
         if hit.any():
@@ -165,14 +164,17 @@ class Request(NamedTuple):
 
 
 class Audited(Protocol):
-    """A fitted model under attack: `EnsembleAudit`, or `poisonproof.ballots.attacks.SampleAudit`.
+    """A fitted model under attack: `EnsembleAudit`, or another that the registry knows.
 
-    ``counted_kinds`` are the kinds of attack whose size is one of the radius itself.
+    ``counted_kinds`` are the kinds of attack whose size is one of the radius itself, ``methods`` the certificates that
+    can be put to the test. ``how`` and ``watched`` are an `AuditReport`'s.
     """
 
     kinds: ClassVar[Sequence[str]]
     counted_kinds: ClassVar[Sequence[str]]
-    of_samples: ClassVar[bool]
+    methods: ClassVar[Sequence[str]]
+    how: ClassVar[str]
+    watched: ClassVar[str]
     certificate: Certificate
     n_targets: int
     n_untouched: int
@@ -210,7 +212,7 @@ def audit(
 
     Parameters
     ----------
-    model : FiniteAggregationClassifier, BallotClassifier or NeighborVoteClassifier
+    model : FiniteAggregationClassifier, or a classifier in which the training samples vote
         Its parameters; it is fitted afresh.
     X, y, groups : training data
     X_test : samples
@@ -218,8 +220,7 @@ def audit(
     targets : int or row numbers
         How many test samples to attack, or which.
     kinds : names, optional
-        Of `poisonproof.auditing.attacks.ATTACKS`, or `poisonproof.ballots.attacks.ATTACKS`; default all that the data
-        allows.
+        Of `poisonproof.auditing.attacks.ATTACKS`, or those of other voters; default all that the data allows.
     sizes : attack sizes, optional
         Instead of the growing ones.
     method : str
@@ -232,24 +233,19 @@ def audit(
         Of the choice of targets and of everything random in the attacks.
     """
     chosen = None if kinds is None else list(kinds)
-    if isinstance(model, FiniteAggregationClassifier):
-        under_attack: type[Audited] = EnsembleAudit
-        if method not in ("finite-aggregation", "dpa-bound", "tight"):
-            raise PoisonproofError(
-                f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.",
-                code="audit.method",
-            )
-    else:
-        if type(model).__name__ not in registry.names("audits"):
-            raise PoisonproofError(
-                f"An audit attacks base classifiers, ballots or neighbors. Got {type(model).__name__}.",
-                code="audit.model",
-            )
-        under_attack = registry.find("audits", type(model).__name__)
-        if method != "finite-aggregation":
-            raise PoisonproofError(
-                f"Method {method!r} is of base classifiers, and here training samples vote.", code="audit.method"
-            )
+    known = registry.names("audits")
+    named_so = [one.__name__ for one in type(model).__mro__ if one.__name__ in known]
+    if not named_so:
+        raise PoisonproofError(
+            f"An audit attacks one of {', '.join(known)}. Got {type(model).__name__}.", code="audit.model"
+        )
+    under_attack: type[Audited] = registry.find("audits", named_so[0])
+    if method not in under_attack.methods:
+        raise PoisonproofError(
+            f"An audit of a {type(model).__name__} puts {', '.join(under_attack.methods)} to the test. Got method "
+            f"{method!r}.",
+            code="audit.method",
+        )
     for kind in chosen or ():
         if kind not in under_attack.kinds:
             raise PoisonproofError(
@@ -282,7 +278,8 @@ def audit(
         audited.n_untouched,
         seed,
         certificate.unit,
-        of_samples=audited.of_samples,
+        audited.how,
+        audited.watched,
     )
 
 
@@ -291,7 +288,12 @@ class EnsembleAudit:
 
     kinds: ClassVar[Sequence[str]] = tuple(ATTACKS)
     counted_kinds: ClassVar[Sequence[str]] = tuple(ATTACKS)
-    of_samples: ClassVar[bool] = False
+    methods: ClassVar[Sequence[str]] = ("finite-aggregation", "dpa-bound", "tight")
+    how: ClassVar[str] = "retraining"
+    watched: ClassVar[str] = (
+        "{retrained} base classifiers retrained; {bystanders} that no poison reached were retrained too and compared "
+        "to the bit."
+    )
 
     def __init__(self, model: Any, rows: Rows, X_test: Any, request: Request) -> None:
         self.request = request

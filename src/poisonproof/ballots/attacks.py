@@ -193,7 +193,11 @@ class SampleAudit:
 
     kinds: ClassVar[Sequence[str]] = tuple(ATTACKS)
     counted_kinds: ClassVar[Sequence[str]] = ("insert", "remove", "mixed")
-    of_samples: ClassVar[bool] = True
+    methods: ClassVar[Sequence[str]] = ("finite-aggregation",)  # what is asked for where nothing is; there is but one
+    how: ClassVar[str] = "all votes counted again"
+    watched: ClassVar[str] = (
+        "{bystanders} times another target was asked after an attack, and judged by its own radius."
+    )
 
     def __init__(self, model: SampleVoteClassifier, rows: Rows, X_test: Any, request: Request) -> None:
         self.request, self.n_untouched = request, 0

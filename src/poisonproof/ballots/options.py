@@ -109,9 +109,9 @@ class VoterOptions:
     ] = None
 
     @property
-    def by_samples(self) -> bool:
-        """Whether training samples vote."""
-        return self.method in (BALLOTS, NEIGHBOURS)
+    def train(self) -> bool:
+        """Whether who votes is trained: not training samples."""
+        return self.method not in (BALLOTS, NEIGHBOURS)
 
     @property
     def given(self) -> list[str]:
@@ -128,13 +128,13 @@ class VoterOptions:
         """Refuse options of another method, and a method that there is not."""
         if self.method is not None and self.method not in METHODS:
             raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{self.method}'.")
-        if not self.by_samples and self.given:
+        if self.train and self.given:
             raise PoisonproofError(
                 f"{self.given[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
             )
         others = self.OF_BALLOTS if self.method == NEIGHBOURS else ("--n-neighbors",)
         other = [name for name in self.given if name in others]
-        if self.by_samples and other:
+        if not self.train and other:
             raise PoisonproofError(f"{other[0]} is not of --method {self.method}; leave one of them out.")
         if self.method == BALLOTS and self.near is None:
             raise PoisonproofError(

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from poisonproof.data.options import ReadOptions
 
 OWN = "Your own data"
+ENSEMBLE, AUTO = "ensemble", "auto"
 MOST_CLASSES = 65_535
 ABOUT_CLASSES = (
     "The labels that may occur, `a,b,c`, or their number N if they are 0 … N - 1. Otherwise they are read off the "
@@ -65,9 +67,9 @@ def complete_methods(incomplete: str) -> list[str]:
 
 def complete_rows(incomplete: str) -> list[str]:
     """Rows of a comparison, with commas between."""
-    from poisonproof.planning.compare import METHODS
+    from poisonproof.planning.compare import titles
 
-    return _listed(incomplete, METHODS)
+    return _listed(incomplete, titles())
 
 
 def complete_attacks(incomplete: str) -> list[str]:
@@ -278,12 +280,16 @@ def typed(name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Callable[..., None]]:
+def taking(
+    name: str, make: Callable[..., Any], only: Sequence[str] = (), without: Sequence[str] = ()
+) -> Callable[..., Callable[..., None]]:
     """A decorator: instead of the parameter of this name, a command has the options that ``make`` takes.
 
-    The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named.
+    The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named, and
+    none of those that are to be left out.
     """
-    fields = [_with_type(parameter, make) for at, parameter in _taken(make) if not only or at in only]
+    taken = [(at, one) for at, one in _taken(make) if (not only or at in only) and at not in without]
+    fields = [_with_type(parameter, make) for _, parameter in taken]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         parameters: list[inspect.Parameter] = []
@@ -312,6 +318,48 @@ def _with_type(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspe
     if isinstance(hint, str) and not hint.endswith("Options"):
         hint = eval(hint, vars(sys.modules[owner.__module__]))
     return parameter.replace(annotation=hint, kind=kind)
+
+
+# Who votes
+
+
+@dataclass(frozen=True)
+class VoterOptions:
+    """What a command is told about who votes: base classifiers. A slice with voters of its own takes more options."""
+
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="`ensemble`; `auto`: what a pilot finds best at --attack-size."),
+    ] = None
+
+    @classmethod
+    def known(cls) -> type[VoterOptions]:
+        """With the options of a slice, if the registry has one."""
+        return registry.find("options", "voters") if "voters" in registry.names("options") else cls
+
+    @property
+    def train(self) -> bool:
+        """Whether who votes is trained, and so whether options about base classifiers say how."""
+        return True
+
+    def check(self) -> None:
+        """Refuse options that do not belong together, and a method that there is not."""
+        if self.method not in (None, ENSEMBLE, AUTO):
+            raise PoisonproofError(f"--method is one of {ENSEMBLE}, {AUTO}. Got '{self.method}'.")
+
+    def classifier(self, dataset: Dataset, learner: str | None, n_jobs: int, encoder: str | None) -> Any:
+        """The classifier of voters that are not trained, not yet fitted."""
+        raise NotImplementedError
+
+    def following(self, method: str, parameters: dict[str, float]) -> VoterOptions:
+        """As if a method and its parameters had been typed; those of base classifiers are none of these."""
+        return replace(self, method=method)
+
+    def of_rows(
+        self, dataset: Dataset, encoder: str | None, rows: Sequence[str], n_jobs: int
+    ) -> tuple[Any, dict[str, Any]]:
+        """The map for a pilot, None for the one of this kind of data, and the classifiers of a comparison's rows."""
+        return None, {}
 
 
 # A user's own files

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof import registry
 from poisonproof.cli import options, output
+from poisonproof.cli.options import VoterOptions
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.ballots.options import VoterOptions
     from poisonproof.data.options import ReadOptions
     from poisonproof.planning.compare import Comparison
     from poisonproof.planning.plan import Candidate, Plan
@@ -26,10 +25,6 @@ EXAMPLES = {
     "compare": "Example: `poisonproof compare digits --k 20 --classifiers 160`; "
     "`poisonproof compare my.csv --label class --rows finite,finite-tight,designed-tight --out comparison`",
 }
-OF_VOTERS = (
-    *("near", "n_neighbors", "class_sizes", "class_sizes_from", "one_sided", "voices"),
-    *("features", "unit", "units"),
-)
 
 
 @options.taking("read", options.read_options)
@@ -136,7 +131,7 @@ def _print_plan(plan: Plan) -> None:
             output.print_line(remark)
 
 
-@options.taking("voters", registry.find("options", "voters"), only=OF_VOTERS)
+@options.taking("voters", VoterOptions.known(), without=("method",))
 @options.taking("read", options.read_options)
 def compare(
     data: options.Data,
@@ -191,7 +186,7 @@ def compare(
     sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
-    wanted = tuple(comparing.METHODS) if rows is None else [name.strip() for name in rows.split(",")]
+    wanted = list(comparing.titles()) if rows is None else [name.strip() for name in rows.split(",")]
     samples = options.open_data(data, data_dir, read)
     chosen = encoder_for(samples.schema, encoder, learner)
     features, given = voters.of_rows(samples, chosen, wanted, n_jobs)

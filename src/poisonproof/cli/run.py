@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof import registry
 from poisonproof.cli import options, output
+from poisonproof.cli.options import AUTO, ENSEMBLE, VoterOptions
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.ballots.options import VoterOptions
     from poisonproof.core.certificate import Certificate
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
@@ -28,7 +27,6 @@ EXAMPLES = {
     "--method neighbours --n-neighbors 200`",
     "update": "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d1 my.csv`",
 }
-ENSEMBLE, AUTO = "ensemble", "auto"
 SAID_BY_PLAN = ("k", "d", "spread", "learner")
 UNDEFENDED = ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended", "no_undefended")
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -80,7 +78,7 @@ class EnsembleOptions:
 
 
 @options.taking("ensemble", EnsembleOptions)
-@options.taking("voters", registry.find("options", "voters"))
+@options.taking("voters", VoterOptions.known())
 @options.taking("read", options.read_options)
 def run(
     ensemble: EnsembleOptions,
@@ -138,7 +136,7 @@ def run(
     if followed is not None:
         ensemble, voters = followed.ensemble, followed.voters
         attack_size = followed.record["attack_size"] if attack_size is None else attack_size
-    made = (prepare_samples if voters.by_samples else prepare)(ensemble, voters, read, followed)
+    made = (prepare if voters.train else prepare_voters)(ensemble, voters, read, followed)
     recipe = replace(made.recipe, attack_size=attack_size, plan=None if followed is None else followed.record)
     settings = RunSettings(
         votes_only, rankings, undefended, resume, recipe=recipe.as_dict(), max_memory=made.max_memory
@@ -223,10 +221,10 @@ def prepare(
     return Made(recipe, samples, model, folder, most)
 
 
-def prepare_samples(
+def prepare_voters(
     ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
 ) -> Made:
-    """Read the data, unless a pilot did, and put the classifier together in which its samples vote."""
+    """Read the data, unless a pilot did, and put the classifier together whose voters are not trained."""
     from poisonproof.runs.recipe import NONE, Recipe
 
     output.warnings_as_notes()
@@ -366,7 +364,7 @@ class Followed:
         attack_size: int,
         methods: tuple[str, ...] | None,
     ) -> Followed:
-        from poisonproof.planning.plan import METHODS, plan
+        from poisonproof.planning.plan import plan
         from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
         from poisonproof.system.progress import watched
 
@@ -383,7 +381,7 @@ class Followed:
                 samples,
                 attack_size,
                 estimator,
-                methods=METHODS if methods is None else methods,
+                methods=methods,
                 features=None if encoder is None else encoder_of(encoder),
                 learner_name=ensemble.learner,
                 n_jobs=ensemble.n_jobs,

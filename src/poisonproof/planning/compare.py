@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof import registry
-from poisonproof.ballots.classifiers import SampleVoteClassifier
-from poisonproof.ballots.maps import map_for
 from poisonproof.core.certificate import attack_sizes
-from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.certify import certify
 from poisonproof.core.designs import Design
 from poisonproof.core.metrics import share_of_majority
 from poisonproof.core.split import Split
@@ -32,15 +31,8 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.planning.plan import best_of_each, plan
 from poisonproof.premises import Premise, restated
 from poisonproof.samples.labels import read_labels
-from poisonproof.stochastic.certificate import StochasticCertificate
-from poisonproof.stochastic.classifiers import (
-    CertifiedBaggingClassifier,
-    DrawnEnsembleClassifier,
-    InfiniteAggregationClassifier,
-)
 from poisonproof.system.files import write_text
 from poisonproof.training.engine import engine_of
 
@@ -48,56 +40,71 @@ PROOF = "proof"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row that can be asked for: its title, the ensemble that it needs, and the certificate on its votes."""
+class Rows(ABC):
+    """Rows of one kind: those that can be asked for, and what makes them. The registry knows the kinds.
 
-    title: str
-    ensemble: str
-    certificate: str
+    Attributes
+    ----------
+    titles : dict
+        The title of each row, by its name.
+    hues : dict
+        The color of a curve, by the name of its row or what stands before its first hyphen.
+    """
+
+    titles: ClassVar[dict[str, str]]
+    hues: ClassVar[dict[str, int]]
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    @abstractmethod
+    def rows(self, names: Sequence[str]) -> Iterator[Row]:
+        """These rows; what is shared by several is trained once."""
+
+    @staticmethod
+    def remark(rows: Sequence[Row]) -> str | None:
+        """What a reader must know of the rows of this kind that apply, if there are any."""
+        return None
 
 
-METHODS = {
-    "dpa": Method("DPA (d = 1)", "dpa", "finite-aggregation"),
-    "dpa-run-off": Method("DPA (d = 1), run-off", "dpa", "run-off"),
-    "finite": Method("Finite Aggregation, Theorem 2", "finite", "finite-aggregation"),
-    "finite-tight": Method("Finite Aggregation, tight", "finite", "tight"),
-    "finite-run-off": Method("Finite Aggregation, run-off", "finite", "run-off"),
-    "designed": Method("designed spread, Theorem 2", "designed", "finite-aggregation"),
-    "designed-tight": Method("designed spread, tight", "designed", "tight"),
-    "infinite": Method("Infinite Aggregation", "bernoulli", "infinite-aggregation"),
-    "binomial": Method("binomial selection", "bernoulli", "binomial-selection"),
-    "bagging": Method("bagging", "bagging", "bagging"),
-    "neighbours": Method("neighbours", "neighbours", "neighbours"),
-    "ballots": Method("ballots", "ballots", "ballots"),
-}
-BY_SAMPLES = ("neighbours", "ballots")
+def kinds() -> Iterable[type[Rows]]:
+    """The kinds of rows that there are."""
+    return (kind for _, kind in registry.every("comparisons"))
+
+
+def titles() -> dict[str, str]:
+    """The rows that can be asked for, with their titles."""
+    return {name: title for kind in kinds() for name, title in kind.titles.items()}
+
+
 VOTES_PER_POISON = 4  # base classifiers withstand k over this by a lead of half of the votes
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one method certifies, or why it does not apply (then everything but its name and title is None)."""
+    """What one method certifies, or why it does not apply (then everything but its name and title is None).
+
+    ``chance``: what its radii hold with, where that is no proof.
+    """
 
     name: str
     title: str
     why_not: str | None = None
-    certificate: Certificate | StochasticCertificate | None = field(default=None, repr=False)
+    certificate: Any = field(default=None, repr=False)
     k: float | None = None
     d: int | None = None
     n_classifiers: int | None = None
+    chance: str | None = None
 
     @property
     def guarantee(self) -> str:
         """What kind of statement its radii are."""
-        if isinstance(self.certificate, StochasticCertificate):
-            return f"{self.certificate.confidence}, for the ideal classifier only"
-        return PROOF if self.certificate is not None else "does not apply"
+        return self.chance or ("does not apply" if self.certificate is None else PROOF)
 
     @property
     def proves(self) -> bool:
         """Whether its radii hold without a failure probability."""
-        return isinstance(self.certificate, Certificate)
+        return self.certificate is not None and self.chance is None
 
     def as_dict(self, y: NDArray[Any], sizes: Sequence[int]) -> dict[str, Any]:
         """Plain values, with the certified fraction (pointwise) at these attack sizes."""
@@ -109,7 +116,7 @@ class Row:
         return {
             **record,
             "unit": self.certificate.unit,
-            "voters": self.certificate.voters if isinstance(self.certificate, Certificate) else None,
+            "voters": getattr(self.certificate, "voters", None),
             "k": self.k,
             "d": self.d,
             "base_classifiers": self.n_classifiers,
@@ -170,11 +177,11 @@ def compare(
     *,
     k: int = 50,
     n_classifiers: int = 800,
-    rows: Sequence[str] = tuple(METHODS),
+    rows: Sequence[str] | None = None,
     sizes: Sequence[int] | None = None,
     seed: int | None = None,
     n_jobs: int | None = None,
-    voters: Mapping[str, SampleVoteClassifier] | None = None,
+    voters: Mapping[str, Any] | None = None,
     features: Any = None,
 ) -> Comparison:
     """Certify the same test samples by several methods, each with its own kind of guarantee.
@@ -188,46 +195,34 @@ def compare(
     dataset : Dataset
     estimator : scikit-learn classifier or pooled learner, optional
     k, n_classifiers : int
-    rows : names of `METHODS`
+    rows : names of rows, optional
+        Of `titles`; otherwise all.
     sizes : attack sizes, optional
         Otherwise round ones up to the largest radius.
     seed : int, optional
         Of the random subsets, which must have been a secret; by default one is drawn for each of the two kinds of them.
     n_jobs : int, optional
     voters : dict, optional
-        The classifiers of the rows "neighbours" and "ballots", where training samples vote. Parameters of a row that is
-        not among them are chosen by a pilot on training samples, at the middle one of ``sizes`` or else at k / 4; that
-        is a premise.
+        The classifiers of rows in which training samples vote, by name. Parameters of such a row that is not among
+        them are chosen by a pilot on training samples, at the middle one of ``sizes`` or else at k / 4; that is a
+        premise.
     features : feature map, optional
         The map of such a pilot; otherwise the one for this kind of data.
     """
+    rows = list(titles()) if rows is None else rows
     _check(dataset, k, n_classifiers, rows)
     if estimator is None:
         estimator = TableClassifier()
         dataset = replace(dataset, premises=(*dataset.premises, Premise("learner", describe(estimator), declared=None)))
-    bench = _Bench(dataset, estimator, k, n_classifiers, seed, n_jobs)
     feared = sorted(sizes)[len(sizes) // 2] if sizes else k // VOTES_PER_POISON
-    compared: dict[str, Row] = {
-        name: bench.of_samples(name, (voters or {}).get(name), features, max(1, feared))
-        for name in rows
-        if name in BY_SAMPLES
-    }
-    for ensemble in dict.fromkeys(METHODS[name].ensemble for name in rows if name not in BY_SAMPLES):
-        wanted = [name for name in rows if METHODS[name].ensemble == ensemble]
-        applying = []
-        for name in wanted:
-            why_not = bench.why_not(METHODS[name])
-            if why_not is None:
-                applying.append(name)
-            else:
-                compared[name] = Row(name, METHODS[name].title, why_not)
-        if applying:
-            log.info("training for %s", "; ".join(METHODS[name].title for name in applying))
-            certifying = bench.drawn if ensemble in ("bernoulli", "bagging") else bench.spread_out
-            compared |= {row.name: row for row in certifying(ensemble, applying)}
+    bench = Bench(dataset, estimator, k, n_classifiers, seed, n_jobs, voters or {}, features, max(1, feared))
+    compared: dict[str, Row] = {}
+    for kind in kinds():
+        wanted = [name for name in rows if name in kind.titles]
+        compared |= {row.name: row for row in kind(bench).rows(wanted)}
     certificates = [row.certificate for row in compared.values() if row.certificate is not None]
     if sizes is None and certificates:
-        sizes = attack_sizes(max(certificates, key=lambda one: int(one.radius.max(initial=0))))  # type: ignore[arg-type]
+        sizes = attack_sizes(max(certificates, key=lambda one: int(one.radius.max(initial=0))))
     return Comparison(
         dataset.name,
         describe(bench.estimator),
@@ -250,9 +245,10 @@ def nearest_design(k: float, d: int, n_classifiers: int) -> Design | None:
 
 
 def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) -> None:
-    unknown = [name for name in rows if name not in METHODS]
+    known = titles()
+    unknown = [name for name in rows if name not in known]
     if unknown or not rows:
-        raise PoisonproofError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(METHODS)}.")
+        raise PoisonproofError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(known)}.")
     n_train = len(dataset.train)
     if not 1 <= k <= n_train:
         raise PoisonproofError(
@@ -265,8 +261,8 @@ def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) ->
 
 
 @dataclass(frozen=True)
-class _Bench:
-    """What all rows have in common."""
+class Bench:
+    """What all rows have in common, and what was given for some; `compare` says what it is."""
 
     dataset: Dataset
     estimator: Any
@@ -274,131 +270,85 @@ class _Bench:
     n_classifiers: int
     seed: int | None
     n_jobs: int | None
+    voters: Mapping[str, Any]
+    features: Any
+    feared: int
+    """The attack size at which a pilot chooses."""
 
     @property
     def d(self) -> int:
+        """The spread degree that so many base classifiers allow."""
         return self.n_classifiers // self.k
 
     @property
     def classes(self) -> list[Any] | None:
+        """The declared classes."""
         return None if self.dataset.classes is None else self.dataset.classes.tolist()
 
-    def why_not(self, method: Method) -> str | None:
-        """Why a method cannot be asked on this data, with this learner and budget; None if it can."""
-        learner = type(self.estimator).__name__
-        if method.certificate == "run-off" and not engine_of(self.estimator).ranks(self.estimator):
+
+class Ensembles(Rows):
+    """DPA and Finite Aggregation: base classifiers on each spread, trained once, and certificates of their votes."""
+
+    titles: ClassVar = {
+        "dpa": "DPA (d = 1)",
+        "dpa-run-off": "DPA (d = 1), run-off",
+        "finite": "Finite Aggregation, Theorem 2",
+        "finite-tight": "Finite Aggregation, tight",
+        "finite-run-off": "Finite Aggregation, run-off",
+        "designed": "designed spread, Theorem 2",
+        "designed-tight": "designed spread, tight",
+    }
+    hues: ClassVar = {"dpa": 210, "finite": 155, "designed": 280}
+
+    def rows(self, names: Sequence[str]) -> Iterator[Row]:
+        """These rows; those that only differ in their certificate share their base classifiers."""
+        for ensemble in self.hues:
+            reasons = {name: self._why_not(name) for name in names if name.partition("-")[0] == ensemble}
+            yield from (Row(name, self.titles[name], why_not) for name, why_not in reasons.items() if why_not)
+            applying = [name for name, why_not in reasons.items() if why_not is None]
+            if not applying:
+                continue
+            log.info("training for %s", "; ".join(self.titles[name] for name in applying))
+            data, spread = self.bench.dataset, self._spread(ensemble)
+            votes = self._fitted(spread).votes(data.test.X, rankings=any(name.endswith("run-off") for name in applying))
+            for name in applying:
+                how: Any = name.partition("-")[2] or "finite-aggregation"
+                facts = (spread.k, spread.d, spread.n_subsets)
+                yield Row(name, self.titles[name], None, certify(votes, how), *facts)
+
+    def _why_not(self, name: str) -> str | None:
+        """Why a row cannot be asked for on this data, with this learner and budget; None if it can."""
+        bench = self.bench
+        ensemble, _, how = name.partition("-")
+        if how == "run-off" and not engine_of(bench.estimator).ranks(bench.estimator):
+            learner = type(bench.estimator).__name__
             return f"rankings need scores, and {learner} has neither decision_function nor predict_proba"
-        if method.ensemble == "finite" and self.d < 2:
-            return f"{self.n_classifiers} base classifiers at k = {self.k} leave d = 1, which is DPA"
-        if method.ensemble == "designed" and nearest_design(self.k, self.d, self.n_classifiers) is None:
-            return f"there is no design near k = {self.k} with at most {self.n_classifiers} base classifiers"
-        if method.ensemble in ("bernoulli", "bagging") and self.dataset.train.groups is not None:
-            return "it draws training samples one by one, and here contributors are counted"
+        if ensemble == "finite" and bench.d < 2:
+            return f"{bench.n_classifiers} base classifiers at k = {bench.k} leave d = 1, which is DPA"
+        if ensemble == "designed" and nearest_design(bench.k, bench.d, bench.n_classifiers) is None:
+            return f"there is no design near k = {bench.k} with at most {bench.n_classifiers} base classifiers"
         return None
 
-    def spread_out(self, ensemble: str, names: Sequence[str]) -> list[Row]:
-        """Rows with a proof, on one set of base classifiers."""
-        data, spread = self.dataset, self._spread(ensemble)
-        model = self._fitted(spread)
-        votes = model.votes(data.test.X, rankings=any(METHODS[name].certificate == "run-off" for name in names))
-        rows = []
-        for name in names:
-            how: Any = METHODS[name].certificate
-            facts = (spread.k, spread.d, spread.n_subsets)
-            rows.append(Row(name, METHODS[name].title, None, certify(votes, how), *facts))
-        return rows
-
-    def of_samples(self, name: str, given: SampleVoteClassifier | None, features: Any, feared: int) -> Row:
-        """The row of training samples that vote, as given or by a pilot at the attack size that is feared."""
-        data = self.dataset
-        kind = registry.find("elections", name).classifier
-        if given is not None and not isinstance(given, kind):
-            raise PoisonproofError(f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.")
-        try:
-            model = given or self._by_pilot(name, feared, features)
-        except PoisonproofError as error:
-            return Row(name, METHODS[name].title, str(error).removesuffix("."))
-        model.fit(data.train.X, data.train.labels, data.train.groups)
-        model.premises_ = restated(model.premises_, data.premises)
-        votes = model._votes_of(model._heard(data.test.X))
-        certificate = certify(votes)
-        if given is None:
-            premises = (
-                replace(one, declared=False) if one.code == registry.find("elections", name).premise else one
-                for one in certificate.premises
-            )
-            certificate = replace(certificate, premises=tuple(premises))
-        parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"
-        title = f"{METHODS[name].title}, {parameter}{'' if given else f', by a pilot at {feared}'}"
-        return Row(name, title, None, certificate)
-
-    def _by_pilot(self, name: str, attack_size: int, features: Any) -> SampleVoteClassifier:
-        """The classifier of a method that certifies most at an attack size; one sentence if no pilot can be made."""
-        data = self.dataset
-        if data.train.groups is not None:
-            raise PoisonproofError("no pilot is made of contributors that vote")
-        if name == "ballots" and data.classes is None:
-            raise PoisonproofError("classes that were read off the data leave ballots nearly nothing; declare them")
-        features = map_for(data) if features is None else features
-        chosen = best_of_each(plan(data, attack_size, methods=(name,), features=features).candidates)[0]
-        given = {what: int(value) if what == "n_neighbors" else value for what, value in chosen.parameters.items()}
-        split = Split("content", data.dtype, data.n_features)
-        kind = registry.find("elections", name).classifier
-        return kind(features, **given, split=split, classes=self.classes, n_jobs=self.n_jobs)
-
-    def drawn(self, ensemble: str, names: Sequence[str]) -> list[Row]:
-        """Rows that hold with a probability, on one set of base classifiers."""
-        data, n_train = self.dataset, len(self.dataset.train)
-        shared: dict[str, Any] = {
-            "n_draws": self.n_classifiers,
-            "seed": self.seed,
-            "classes": self.classes,
-            "dtype": data.dtype,
-            "n_features": data.n_features,
-            "n_jobs": self.n_jobs,
-        }
-        makers: dict[str, Callable[[], DrawnEnsembleClassifier]] = {
-            "infinite": lambda: InfiniteAggregationClassifier(self.estimator, k=self.k, **shared),
-            "binomial": lambda: InfiniteAggregationClassifier(
-                self.estimator, k=self.k, method="binomial-selection", **shared
-            ),
-            "bagging": lambda: CertifiedBaggingClassifier(
-                self.estimator, subset_size=max(1, round(n_train / self.k)), **shared
-            ),
-        }
-        fitted = makers[names[0]]().fit(data.train.X, data.train.labels)
-        of_size = [premise for premise in fitted.premises_ if premise.code == "draws" and ensemble == "bagging"]
-        chosen = [replace(premise, declared=False) for premise in of_size]  # by the number of training samples
-        fitted.premises_ = restated(fitted.premises_, (*data.premises, *chosen))
-        matrix = fitted.vote_matrix(data.test.X)
-        rows = []
-        for name in names:
-            model = makers[name]()
-            model.__dict__.update({what: value for what, value in vars(fitted).items() if what.endswith("_")})
-            certificate = model.certify_matrix(matrix)
-            facts = (self.k, None, self.n_classifiers)
-            rows.append(Row(name, METHODS[name].title, None, certificate, *facts))
-        return rows
-
     def _fitted(self, spread: Spread) -> FiniteAggregationClassifier:
-        data = self.dataset
+        bench, data = self.bench, self.bench.dataset
         model = FiniteAggregationClassifier(
-            self.estimator,
+            bench.estimator,
             spread=spread,
             split=Split("content" if data.train.groups is None else "group", data.dtype, data.n_features),
-            classes=self.classes,
-            n_jobs=self.n_jobs,
+            classes=bench.classes,
+            n_jobs=bench.n_jobs,
         )
         model.fit(data.train.X, data.train.labels, data.train.groups)
         model.premises_ = restated(model.premises_, data.premises)
         return model
 
     def _spread(self, ensemble: str) -> Spread:
+        bench = self.bench
         if ensemble == "designed":
-            design = nearest_design(self.k, self.d, self.n_classifiers)
+            design = nearest_design(bench.k, bench.d, bench.n_classifiers)
             assert design is not None
             return Spread.designed(design)
-        return Spread.random(self.k, 1 if ensemble == "dpa" else self.d)
+        return Spread.random(bench.k, 1 if ensemble == "dpa" else bench.d)
 
 
 def title(comparison: Comparison) -> str:
@@ -450,15 +400,10 @@ def remarks(comparison: Comparison) -> list[str]:
         for row in comparison.rows[::-1]
         if row.k is not None and row.k > comparison.k
     ][:1]
-    samples = [row for row in comparison.rows if row.name in BY_SAMPLES and row.certificate is not None]
-    if samples:
-        sentences.append(
-            f"In {' and '.join(row.name for row in samples)} the training samples vote through a fixed map, which is a "
-            "premise, and nothing is trained; parameters by a pilot were chosen from this data."
-        )
-    chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
-    if chancy is not None:
-        sentences.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")
+    for kind in kinds():
+        certified = [row for row in comparison.rows if row.name in kind.titles and row.certificate is not None]
+        if certified and (remark := kind.remark(certified)):
+            sentences.append(remark)
     return sentences
 
 
@@ -477,16 +422,6 @@ def _sizes(comparison: Comparison) -> list[int]:
 
 
 FILES = ("compare.json", "compare.md", "compare.html")
-HUES = {
-    "dpa": 210,
-    "finite": 155,
-    "designed": 280,
-    "infinite": 35,
-    "binomial": 330,
-    "bagging": 10,
-    "neighbours": 50,
-    "ballots": 190,
-}
 OTHER_HUES = (60, 185, 100, 245)
 
 
@@ -548,7 +483,8 @@ def _balanced(row: Row, comparison: Comparison) -> list[float]:
 
 def _hue(row: Row, at: int) -> int:
     """One hue for the methods that share their base classifiers."""
-    return HUES.get(row.name.partition("-")[0], OTHER_HUES[at % len(OTHER_HUES)])
+    hues = {name: hue for kind in kinds() for name, hue in kind.hues.items()}
+    return hues.get(row.name.partition("-")[0], OTHER_HUES[at % len(OTHER_HUES)])
 
 
 def _line(row: Row) -> str:

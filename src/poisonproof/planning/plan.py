@@ -37,7 +37,6 @@ from poisonproof.system.progress import counted
 
 FORMAT = "poisonproof plan 4"
 ENSEMBLE = "ensemble"
-METHODS = (ENSEMBLE, "neighbours", "ballots")
 SEED = 0x70696C6F74
 FEWEST_SAMPLES = 60
 MOST_HELD_OUT = 2000
@@ -218,7 +217,7 @@ def plan(
     *,
     ks: Sequence[int] | None = None,
     ds: Sequence[int] = DEGREES,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     features: Any = None,
     learner_name: str | None = None,
     n_jobs: int | None = None,
@@ -243,16 +242,17 @@ def plan(
     ks, ds : sequences of int
         The k to try, otherwise as above; and the spread degrees, of which those above 1 are tried with few base
         classifiers only.
-    methods : sequence of str
-        Who may vote: "ensemble", and where training samples vote "neighbours" and "ballots".
+    methods : sequence of str, optional
+        Who may vote, as ``--method`` names them; otherwise all there are.
     features : feature map, optional
         The map of samples that vote; otherwise the one for this kind of data.
     learner_name : str, optional
         What the command line calls the learner, for the run.
     n_jobs : int, optional
     """
+    methods = registry.names("elections") if methods is None else methods
     pilot = _Pilot.of(data, attack_size, TableClassifier() if estimator is None else estimator, n_jobs)
-    tried = list(pilot.samples(features, methods))
+    tried = list(pilot.others(features, methods))
     if ENSEMBLE in methods:
         tried += list(pilot.ensembles(_given_ks(ks, attack_size), ds))
     if not tried:
@@ -309,7 +309,7 @@ def _chosen(candidates: Sequence[Candidate], constant: float) -> int | None:
     return min(level, key=lambda at: (candidates[at].rows_fed, -candidates[at].certified_balanced))
 
 
-def _within_reach(tried: Sequence[_Tried], pilot: _Pilot, attack_size: int) -> int:
+def _within_reach(tried: Sequence[Tried], pilot: _Pilot, attack_size: int) -> int:
     for size in range(attack_size - 1, 0, -1):
         if _chosen([one.figures(pilot, size, pilot.choosing) for one in tried], pilot.constant) is not None:
             return size
@@ -317,7 +317,7 @@ def _within_reach(tried: Sequence[_Tried], pilot: _Pilot, attack_size: int) -> i
 
 
 @dataclass(frozen=True, eq=False)
-class _Tried:
+class Tried:
     """What one candidate answers for the held-out samples, with estimated radii; and the standard error that too few
     base classifiers leave to its balanced figure."""
 
@@ -410,16 +410,15 @@ class _Pilot:
             1 / len(np.unique(read.codes[read.codes >= 0])),
         )
 
-    def samples(self, features: Any, methods: Sequence[str]) -> Iterator[_Tried]:
-        """Where training samples vote, by the pilots of the registry."""
+    def others(self, features: Any, methods: Sequence[str]) -> Iterator[Tried]:
+        """Voters that are no base classifiers, by the pilots of the registry."""
         for name, pilot in registry.every("pilots"):
             if {*methods} - {ENSEMBLE}:
                 log.info("pilot of %s", name)
-                for one in pilot(self.data, np.sort(self.trained), self.held_out, self.attack_size, features):
-                    if one.method in methods:
-                        yield _Tried(one.method, one.parameters, 0, one.prediction, one.radius)
+                found = pilot(self.data, np.sort(self.trained), self.held_out, self.attack_size, features)
+                yield from (one for one in found if one.method in methods)
 
-    def ensembles(self, ks: Sequence[int] | None, ds: Sequence[int]) -> Iterator[_Tried]:
+    def ensembles(self, ks: Sequence[int] | None, ds: Sequence[int]) -> Iterator[Tried]:
         """Base classifiers, at the k given or at larger and larger ones until the figure has fallen twice."""
         tried_ks = _tried_ks(self.attack_size, len(self.data.train)) if ks is None else ks
         best, falls, spent = 0.0, 0, 0
@@ -433,7 +432,7 @@ class _Pilot:
             if ks is None and falls == 2:
                 return
 
-    def _ensemble(self, k: int, d: int, spent: int) -> _Tried:
+    def _ensemble(self, k: int, d: int, spent: int) -> Tried:
         """At most 96 of the base classifiers at this k, each on as many samples as it would have in a run.
 
         With d = 1 the subsets of m of k base classifiers hold the share m / k of all rows. With d > 1, all are trained.
@@ -478,13 +477,13 @@ class _Pilot:
             model.fit(part.X, part.labels, part.groups)
             return model.votes(data.train.take(self.held_out).X)
 
-    def _counted(self, votes: Votes, k: int, m: int, d: int) -> _Tried:
+    def _counted(self, votes: Votes, k: int, m: int, d: int) -> Tried:
         """Predictions, and the radii that k base classifiers would give whose votes are like those of these m."""
         votes = Votes(votes.matrix, votes.spread, votes.classes, classes_inferred=self.data.classes is None)
         certificate = certify(votes)
         by_theorem = certificate.radius * k // m
         by_lead = certificate.margin * k // (2 * m * d)
-        return _Tried(
+        return Tried(
             ENSEMBLE, {"k": k, "d": d}, m * d, certificate.prediction, np.maximum(by_theorem, by_lead).astype(np.int64)
         )
 
