@@ -11,15 +11,8 @@ from ensembles import FirstSeen, first_seen
 from poisonproof import FiniteAggregationClassifier, Split, Spread
 from poisonproof.data import out_of_core
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.out_of_core import Source, open_large
+from poisonproof.data.out_of_core import PartitionStore, Source, StoredSamples, StoredSource, bytes_of, open_large
 from poisonproof.data.reading import open_files
-from poisonproof.data.store import (
-    PartitionMemory,
-    PartitionStore,
-    StoredSamples,
-    StoredSource,
-    bytes_of,
-)
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
@@ -32,7 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  #
 
 ROOMY = 10**11  # of a bound that is never reached, however much the process of all tests has taken
 ROWS = 400
-NOBODY = np.zeros(0, np.int64)
 
 
 @pytest.fixture(autouse=True)
@@ -144,10 +136,10 @@ def test_partitions_that_stay_in_memory_are_read_once_and_change_nothing(tmp_pat
         assert here.keys(same_rows) == there.keys(rows)
         assert (same_codes == codes).all()
         assert here.form_of(same_rows) == there.form_of(rows)
-    assert samples.memory.bytes <= share * whole
+    assert samples.kept_bytes <= share * whole
     times = np.bincount(read, minlength=len(store))
     assert set(times.tolist()) == {0: {3}, 0.3: {1, 3}, 1: {1}}[share]
-    assert (times == 1).sum() == len(samples.memory) > (share - 0.1) * len(store) - 1
+    assert (times == 1).sum() == len(samples.kept) > (share - 0.1) * len(store) - 1
 
 
 def test_what_a_kept_partition_takes_is_reckoned_from_above(tmp_path):
@@ -155,22 +147,22 @@ def test_what_a_kept_partition_takes_is_reckoned_from_above(tmp_path):
 
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     samples = StoredSamples(large(path, tmp_path / "store", spread, options).stored, ROOMY)
-    samples.memory.partition(0)  # compiled code, headers of arrays
+    samples.partition(0)  # compiled code, headers of arrays
     tracemalloc.start()
     for j in range(1, len(samples.store)):
-        samples.memory.partition(j)
+        samples.partition(j)
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(samples.memory) == len(samples.store)
-    assert taken < samples.memory.bytes < 4 * taken
+    assert len(samples.kept) == len(samples.store)
+    assert taken < samples.kept_bytes < 4 * taken
 
 
 @pytest.mark.parametrize("bound", [6e8, ROOMY])
 def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(member_memory, "resident_bytes", lambda: int(5e8))
     kept = []
-    memory = "poisonproof.data.store.PartitionMemory"
-    monkeypatch.setattr(memory, lambda store, most=0: kept.append(most) or PartitionMemory(store, most))
+    made = "poisonproof.runs.election.StoredSamples"
+    monkeypatch.setattr(made, lambda store, most=0: kept.append(most) or StoredSamples(store, most))
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     dataset = large(path, tmp_path / "store", spread, options)
     model = FiniteAggregationClassifier(preset("table"), spread=spread, n_jobs=1)
@@ -254,13 +246,13 @@ def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
     folder = tmp_path / "store"
     store = large(path, folder, spread, options).stored
     before = files_in(folder)
-    column = folder / "spill-00000.c3.npy"
+    column = folder / "spill-00000.codes.npy"
     column.write_bytes(column.read_bytes()[:-40] + bytes(40))
     numbers = range(len(store))
     with pytest.raises(PoisonproofError, match=r"partition \d+ is not what it was .* the same command again makes it"):
         PartitionStore.open(folder).samples.of_partitions(numbers)
     column.unlink()
-    with pytest.raises(PoisonproofError, match=r"spill-00000\.c3\.npy is missing here"):
+    with pytest.raises(PoisonproofError, match=r"spill-00000\.codes\.npy is missing here"):
         PartitionStore.open(folder).samples.of_partitions(numbers)
     large(path, folder, spread, options)
     assert files_in(folder) == before

@@ -6,7 +6,7 @@ import pytest
 
 from command_line import poisonproof
 from fish import HEADER, rows
-from poisonproof.data.store import PartitionStore
+from poisonproof.data.out_of_core import PartitionStore
 
 REMOVED = (3, 17)
 ALIKE = ("sizes", "contents", "digests", "labels", "counts", "n_read", "n_incomplete", "layout")

@@ -4,6 +4,12 @@ The pass reads a bounded number of cells at a time. A row is read, held out and 
 functions as in memory, and each of them looks at that row alone, so the result is the same data set: same digests, same
 partitions, same order inside a subset. What is held in memory is the chunk at hand, the rows that wait to be spilled,
 and the test samples. A pass that is killed begins again: there is a store once its record is written.
+
+A partition is a slice of every array of every spill, mapped, read when it is needed and put into canonical order; a
+subset is the partitions of its spread, in the order that it would have in memory, so that votes are the same to the
+bit. Whoever reads a partition checks its digest. Samples travel as the name of their folder. Partitions stay in memory
+once they were read, as far as there is room: each is fed to d base classifiers. Which of them stay changes nothing but
+time.
 """
 
 from __future__ import annotations
@@ -11,17 +17,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.data.dataset import Dataset, LabelledSamples, ReadReport, held_out
 from poisonproof.data.files import FREE_EXPANSION, MOST_EXPANSION, is_gzip
 from poisonproof.data.options import ReadOptions
@@ -38,27 +46,20 @@ from poisonproof.data.reading import (
     share_of,
     table_files,
 )
-from poisonproof.data.store import (
-    FORMAT,
-    RECORD,
-    PartitionStore,
-    Spill,
-    StoredSamples,
-    assembled,
-    content_of,
-    empty_of,
-    form_of_pack,
-    packed,
-    packed_texts,
-    rows_file,
-)
+from poisonproof.data.tables import samples_of
 from poisonproof.display import in_bytes
-from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.samples.kinds import Samples, TextSamples
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.samples.cells import utf8
+from poisonproof.samples.columns import MISSING, Column
+from poisonproof.samples.hashing import DIGEST
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, TrainingSet, concat
 from poisonproof.samples.labels import class_array, label_cells, label_digests, read_labels
-from poisonproof.samples.schema import FEATURES, TableSchema
+from poisonproof.samples.partitions import canonical_rank, partition_digest
+from poisonproof.samples.schema import FEATURES, TableSchema, schema_from_dict
+from poisonproof.system.archives import map_npy
 from poisonproof.system.files import (
     FULL,
+    read_record,
     sha256_of,
     sha256_of_array,
     sole_writer,
@@ -68,7 +69,10 @@ from poisonproof.system.files import (
 from poisonproof.system.machine import resident_bytes
 from poisonproof.system.progress import progress
 
-LOCK = "store.lock"
+FORMAT = "poisonproof partitions 5"
+RECORD, LOCK = "store.json", "store.lock"
+PARTITION_OF_ROWS = "rows-partition.npy"
+OWN = (RECORD, "rows-*", "spill-*", "test.*")
 ANY_SIZE = 1 << 60
 FIRST_BYTES = 1 << 20
 CELLS_PER_CHUNK = 1 << 19
@@ -77,8 +81,12 @@ SHARE_FOR_SPILL = 16  # what is spilled is there several times while it is joine
 SMALLEST_BUFFER, LARGEST_BUFFER = 1 << 22, 1 << 30
 SORTED = 6  # of a partition: as it is read, joined, in order, and as it is fed
 DISK = 1.25
-OWN = (RECORD, "rows-*", "spill-*", "test.*")
-OF_EVERY_ROW = {"x-content": "x_train", "y-content": "y_train", "groups-content": "groups"}  # and where it is digested
+OF_A_COLUMN = 2_000  # bytes of memory that a column takes besides its cells: arrays, lists of its different cells
+ROW = np.dtype(
+    [("x", DIGEST), ("y", DIGEST), ("group", DIGEST), ("partition", "<i8"), ("label", "<i4"), ("complete", "?")]
+)
+"""What is noted of every training row, in the order of the data, while a pass goes on."""
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -100,8 +108,10 @@ class Source:
             raise PoisonproofError(
                 f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
             )
-        unbounded = replace(options, most_bytes=_allowed(path, options))
-        reader, schema = open_with_schema(path, unbounded, ReadReport())
+        allowed = options.most_bytes or ANY_SIZE  # of compressed files a bounded multiple
+        if options.most_bytes is None and is_gzip(path):
+            allowed = max(FREE_EXPANSION, MOST_EXPANSION * path.stat().st_size)
+        reader, schema = open_with_schema(path, replace(options, most_bytes=allowed), ReadReport())
         assert isinstance(reader, TableSource)
         assert isinstance(schema, TableSchema)
         if not schema.named(*FEATURES):
@@ -120,44 +130,24 @@ class Source:
         """A data set without samples: what there is to know before the pass."""
         nobody = np.zeros(0, object)
         empty = LabelledSamples(TextSamples(nobody), nobody, nobody if self.grouped else None)
+        classes = None if self.options.classes is None else class_array(self.options.classes)
         premises = schema_premises(self.schema, self.options, grouped=self.grouped)
-        return Dataset(
-            self.path.name,
-            empty,
-            empty,
-            None if self.options.classes is None else class_array(self.options.classes),
-            schema=self.schema,
-            premises=premises,
-        )
-
-    @cached_property
-    def files(self) -> list[list[str]]:
-        """Names and SHA-256 of the files."""
-        return [[file.name, sha256_of(file)] for file in table_files(self.path)]
+        return Dataset(self.path.name, empty, empty, classes, self.schema, premises)
 
     def made_of(self) -> dict[str, Any]:
         """What the rows are a function of: files by name and content, and how to read them."""
-        test = self.options.test
+        options = self.options
         return {
-            "files": self.files,
+            "files": [[file.name, sha256_of(file)] for file in table_files(self.path)],
             "schema": self.schema.as_dict(),
-            "held_out": None if test is not None else share_of(self.options),
-            "classes": None if self.options.classes is None else list(self.options.classes),
+            "held_out": None if options.test is not None else share_of(options),
+            "classes": None if options.classes is None else list(options.classes),
         }
 
     def n_rows(self) -> int | None:
         """About how many rows there are, if the files say so or their first lines do."""
         counts = [_rows_in(file) for file in table_files(self.path)]
         return None if None in counts else sum(count for count in counts if count is not None)
-
-
-def _allowed(path: Path, options: ReadOptions) -> int:
-    """How many bytes may be read: any number that is there, and of compressed files a bounded multiple."""
-    if options.most_bytes is not None:
-        return options.most_bytes
-    if is_gzip(path):
-        return max(FREE_EXPANSION, MOST_EXPANSION * path.stat().st_size)
-    return ANY_SIZE
 
 
 def _rows_in(path: Path) -> int | None:
@@ -189,10 +179,8 @@ class StoredDataset(Dataset):
         """The same as in memory: of all rows, in the order of the files."""
         known = dict(self.stored.record["digests"])
         if "test" in parts:
-            known |= {
-                "x_test": sha256_of_array(self.test.samples.content_digests),
-                "y_test": sha256_of_array(label_digests(self.test.labels)),
-            }
+            known["x_test"] = sha256_of_array(self.test.samples.content_digests)
+            known["y_test"] = sha256_of_array(label_digests(self.test.labels))
         wanted = [f"{letter}_{part}" for letter in "xy" for part in parts]
         return {name: known[name] for name in (*wanted, *(["groups"] if "groups" in known else []))}
 
@@ -226,19 +214,20 @@ def open_large(
     outline : Dataset, optional
         Name and premises in place of the source's own.
     """
-    made_of = _identity(source, split, n_partitions, complete_only)
-    with sole_writer(folder, LOCK):
-        pass_ = Pass(source, split, n_partitions, folder, made_of, max_memory, complete_only, answer_bytes)
-        store = _standing(folder, made_of) or pass_.whole()
-    return _dataset(source, outline or source.outline(), store)
-
-
-def _identity(source: Source, split: Split, n_partitions: int, complete_only: bool) -> str:
-    """What partitions are made of."""
     facts = {"format": FORMAT, "split": split.as_dict(), "n_partitions": n_partitions, "complete_only": complete_only}
-    return hashlib.sha256(
-        json.dumps({**source.made_of(), **facts}, sort_keys=True, ensure_ascii=False).encode()
-    ).hexdigest()
+    made_of = json.dumps({**source.made_of(), **facts}, sort_keys=True, ensure_ascii=False)
+    with sole_writer(folder, LOCK):
+        digest = hashlib.sha256(made_of.encode()).hexdigest()
+        pass_ = Pass(source, split, n_partitions, folder, digest, max_memory, complete_only, answer_bytes)
+        store = _standing(folder, digest) or pass_.whole()
+    outline, options, record = outline or source.outline(), source.options, store.record
+    report = ReadReport.from_list(record["report"])
+    premises = records_premise(report, source.reader, source.schema) + outline.premises
+    test = store.test if options.test is None else read_other(options.test, source.schema, options, report)
+    note_labels(report, outline.name, record["labels"], sum(record["counts"]), declared=outline.classes is not None)
+    test = drop_undeclared_test_labels(test, record["labels"], outline.classes, options.test or source.path, report)
+    train = LabelledSamples(store.samples, np.zeros(0, object), outline.train.groups)
+    return StoredDataset(outline.name, train, test, outline.classes, source.schema, premises, report, store=store)
 
 
 def _standing(folder: Path, made_of: str) -> PartitionStore | None:
@@ -250,30 +239,6 @@ def _standing(folder: Path, made_of: str) -> PartitionStore | None:
     files = store.record["files"]
     whole = all((folder / name).exists() and sha256_of(folder / name) == files[name] for name in files)
     return store if whole and store.record["of"] == made_of else None
-
-
-def _dataset(source: Source, outline: Dataset, store: PartitionStore) -> StoredDataset:
-    """The data set of a store, with its test samples in memory."""
-    options, record = source.options, store.record
-    report = ReadReport.from_list(record["report"])
-    premises = records_premise(report, source.reader, source.schema) + outline.premises
-    test = _test_of(store) if options.test is None else read_other(options.test, source.schema, options, report)
-    note_labels(report, outline.name, record["labels"], sum(record["counts"]), declared=outline.classes is not None)
-    test = drop_undeclared_test_labels(test, record["labels"], outline.classes, options.test or source.path, report)
-    train = LabelledSamples(StoredSamples(store), np.zeros(0, object), outline.train.groups)
-    return StoredDataset(outline.name, train, test, outline.classes, source.schema, premises, report, store=store)
-
-
-def _test_of(store: PartitionStore) -> LabelledSamples:
-    """The samples that the pass held out."""
-    form = store.record["form"]
-    if "test" not in store.record["spills_besides"]:
-        return LabelledSamples(empty_of(form), np.zeros(0, object))
-    spill = Spill(store.folder, "test")
-    labels, ends, body = np.empty(len(spill["label.ends"]), object), spill["label.ends"], spill["label.bytes"]
-    starts = [0, *ends.tolist()]
-    labels[:] = [bytes(body[start:stop]).decode() for start, stop in zip(starts, ends.tolist(), strict=False)]
-    return LabelledSamples(spill.part(0, len(labels), form), labels)
 
 
 class Pass:
@@ -298,173 +263,160 @@ class Pass:
         self.needed = 0.0
         self.spills: list[Spill] = []
         self.files: dict[str, str] = {}
+        self.report, self.aside, self.rows = ReadReport(), list[LabelledSamples](), folder / "rows-noted"
+        self.labels: dict[str | None, int] = {}  # different ones, None for all that are no label, and their places
+        self.counts, self.uses = Counter[int](), set[tuple[int, bytes]]()  # of each label, and whose they are
+        self.sizes = np.zeros(n_partitions, np.int64)  # of partitions, with what is left out
 
     def whole(self) -> PartitionStore:
         """Read everything, and make the store of it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for item in (item for pattern in OWN for item in self.folder.glob(pattern)):
             item.unlink()
-        with self._space_told():
-            return self._sealed(*self._read())
+        try:
+            self._read()
+            return self._sealed()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            need = f" of about {in_bytes(self.needed, up=True)} that they need" if self.needed else ""
+            raise PoisonproofError(
+                f"There is no space left for the partitions of {self.source.path} in {self.folder}{need}; make room, "
+                "and say the same again."
+            ) from error
 
-    def _read(self) -> tuple[ReadReport, list[str | None], dict[str, Any], list[LabelledSamples]]:
-        """What reading reported, the different labels, the form of samples, and those held out."""
-        report, places, form = ReadReport(), dict[str | None, int](), dict[str, Any]()
-        waiting, waiting_bytes, aside, test_bytes, done = list[LabelledSamples](), 0, list[LabelledSamples](), 0, 0
-        rows = max(1, CELLS_PER_CHUNK // max(1, len(self.source.schema.columns)))
-        for part, _ in self.source.reader.batches(self.source.schema, labelled=True, report=report, rows=rows):
-            form = form_of_pack(part.samples)
-            test = self._held_out(part)
+    def _read(self) -> None:
+        """Spill all training rows, and set aside those to test on."""
+        source, waiting, waiting_bytes, test_bytes, done = self.source, list[LabelledSamples](), 0, 0, 0
+        rows = max(1, CELLS_PER_CHUNK // max(1, len(source.schema.columns)))
+        for part, _ in source.reader.batches(source.schema, labelled=True, report=self.report, rows=rows):
+            test = np.zeros(len(part), np.bool_)
+            if source.options.test is None:
+                test = held_out(part.samples, share_of(source.options), groups=part.groups)
             train, here = part.take(np.flatnonzero(~test)), part.take(np.flatnonzero(test))
             done += len(part)
             if len(here):
-                aside.append(here)
+                self.aside.append(here)
                 test_bytes += size_of(here.samples)
-                self._check_test(test_bytes, sum(map(len, aside)), done)
+                self._check_test(test_bytes, sum(map(len, self.aside)), done)
             if len(train):
                 waiting.append(train)
                 waiting_bytes += size_of(train.samples) + 24 * len(train)
                 if not self.needed:
                     self._check_space(waiting_bytes / len(train))
             if waiting_bytes > self.buffer:
-                self._spill(LabelledSamples.joined(waiting), places)
+                self._spill(LabelledSamples.joined(waiting))
                 waiting, waiting_bytes = [], 0
             if self.expected:
                 progress(min(done, self.expected), self.expected)
         if waiting:
-            self._spill(LabelledSamples.joined(waiting), places)
-        return report, list(places), form, aside
+            self._spill(LabelledSamples.joined(waiting))
 
-    def _held_out(self, part: LabelledSamples) -> NDArray[np.bool_]:
-        if self.source.options.test is not None:
-            return np.zeros(len(part), np.bool_)
-        return held_out(part.samples, share_of(self.source.options), groups=part.groups)
-
-    def _spill(self, rows: LabelledSamples, places: dict[str | None, int]) -> None:
-        """Write rows sorted by partition; ``places`` gets labels that nobody had, None for all that are no label."""
-        cells, samples = label_cells(rows.labels), rows.samples
-        partition = self.split.partitions(samples, self.n_partitions, cells, rows.groups)
+    def _spill(self, rows: LabelledSamples) -> None:
+        """Write rows sorted by partition, and note of each what is said about all of them later."""
+        cells, samples, noted = label_cells(rows.labels), rows.samples, np.zeros(len(rows), ROW)
         read = (None if cell is None else label for label, cell in zip(rows.labels.tolist(), cells, strict=True))
-        labels = np.fromiter((places.setdefault(label, len(places)) for label in read), np.int32, len(rows))
-        order = np.argsort(partition, kind="stable")
-        about = {
-            "x-content": samples.content_digests,
-            "y-content": label_digests(rows.labels),
-            **({} if rows.groups is None else {"groups-content": label_digests(rows.groups)}),
-            "complete": samples.complete(),
-        }
-        sorted_by_partition = {
-            **packed(samples.subset(order)),
-            "hash": samples.content_hashes[order],
-            "label": labels[order],
-            "starts": np.searchsorted(partition[order], np.arange(self.n_partitions + 1)),
-            "row": order,
-        }
-        name = f"spill-{len(self.spills):05d}"
-        self.spills.append(self._write(name, {**sorted_by_partition, **about}))
+        noted["label"] = [self.labels.setdefault(label, len(self.labels)) for label in read]
+        noted["partition"] = self.split.partitions(samples, self.n_partitions, cells, rows.groups)
+        noted["x"], noted["y"], noted["complete"] = (
+            samples.content_digests,
+            label_digests(rows.labels),
+            samples.complete(),
+        )
+        self.counts.update(noted["label"].tolist())
+        self.sizes += np.bincount(noted["partition"], minlength=self.n_partitions)
+        if rows.groups is not None:
+            noted["group"] = label_digests(rows.groups)
+            self.uses.update(zip(noted["label"].tolist(), map(bytes, noted["group"]), strict=True))
+        with self.rows.open("ab") as file:
+            file.write(noted.tobytes())
+        order = np.argsort(noted["partition"], kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(noted["partition"], minlength=self.n_partitions))))
+        arrays = {"hash": samples.content_hashes[order], "label": noted["label"][order], "starts": starts}
+        self.spills.append(self._write(f"spill-{len(self.spills):05d}", packed(samples.subset(order)) | arrays))
 
-    def _write(self, name: str, arrays: dict[str, NDArray[Any]]) -> Spill:
+    def _write(self, name: str, arrays: Arrays) -> Spill:
         spill = Spill(self.folder, name)
         for what, array in arrays.items():
-            path = spill.path(what)
-            write_whole(path, lambda file, array=array: np.save(file, array, allow_pickle=False), lasting=False)  # type: ignore[misc]
-            if what not in OF_EVERY_ROW:
-                self.files[path.name] = sha256_of(path)
+            self._save(spill.path(what), array, lasting=False)
         return spill
 
-    def _sealed(
-        self, report: ReadReport, labels: list[str | None], form: dict[str, Any], aside: list[LabelledSamples]
-    ) -> PartitionStore:
+    def _save(self, path: Path, array: NDArray[Any], *, lasting: bool = True) -> None:
+        write_whole(path, lambda file: np.save(file, array, allow_pickle=False), lasting=lasting)
+        self.files[path.name] = sha256_of(path)
+
+    def _sealed(self) -> PartitionStore:
         """The record of the store: what was found, and the digests of partitions."""
-        declared, counts = self.source.options.classes, np.zeros(len(labels), np.int64)
-        for spill in self.spills:
-            counts += np.bincount(spill["label"], minlength=len(counts))
-        check_not_empty(self.source.path, range(int(counts.sum())), report)
-        self._check_partitions(form)
+        labels, counts = list(self.labels), [self.counts[place] for place in range(len(self.labels))]
+        check_not_empty(self.source.path, range(sum(counts)), self.report)
+        self._check_partitions()
+        declared = self.source.options.classes
         classes = self._classes(labels, counts) if declared is None else None
         codes = read_labels(labels, declared, known=classes).codes
-        facts = {"form": form, "codes": codes.tolist(), "complete_only": self.complete_only}
-        if aside:
-            test = LabelledSamples.joined(aside)
+        facts = {"schema": self.source.schema.as_dict(), "codes": codes.tolist(), "complete_only": self.complete_only}
+        if self.aside:
+            test = LabelledSamples.joined(self.aside)
             self._write("test", {**packed(test.samples), **packed_texts(test.labels.tolist(), "label")})
+        stored = PartitionStore(self.folder, {**facts, "spills": [spill.name for spill in self.spills]})
         sizes, lengths, contents = [], [], []
         for number in range(self.n_partitions):
-            portion = assembled(self.spills, number, facts)
-            sizes.append(len(portion.codes))
-            lengths.append(size_of(portion.samples) + 16 * len(portion.codes))
-            contents.append(content_of(portion))
-        digests = {digest: self._digest(name) for name, digest in OF_EVERY_ROW.items() if self._is_known(name)}
-        partition = self._partition_of_rows(codes)
-        path = self.folder / rows_file("partition")
-        write_whole(path, lambda file: np.save(file, partition))
-        self.files[path.name] = sha256_of(path)
-        example = empty_of(form)
-        incomplete = sum(int((~spill["complete"]).sum()) for spill in self.spills) if self.complete_only else 0
+            samples, codes_here, _ = part = stored.assembled(number)
+            sizes.append(len(codes_here))
+            lengths.append(size_of(samples) + 16 * len(codes_here))
+            contents.append(content_of(part))
+        digests, partition, n_incomplete = self._of_all_rows(codes, sum(counts))
+        self._save(self.folder / PARTITION_OF_ROWS, partition)
+        example = self.spills[0].part(0, 0, self.source.schema)
         record = {
+            **stored.record,
             "format": FORMAT,
             "of": self.made_of,
-            **facts,
+            "kind": example.kind,
             "layout": example.layout,
             "n_features": example.n_features,
             "sizes": sizes,
             "bytes": lengths,
             "contents": contents,
             "files": self.files,
-            "spills": [spill.name for spill in self.spills],
-            "spills_besides": ["test"] if aside else [],
             "digests": digests,
             "labels": labels,
             "classes": classes,
-            "counts": counts.tolist(),
-            "report": report.as_list(),
-            "n_read": int(counts.sum()),
-            "n_incomplete": incomplete,
+            "counts": counts,
+            "report": self.report.as_list(),
+            "n_read": sum(counts),
+            "n_incomplete": n_incomplete if self.complete_only else 0,
         }
+        self.rows.unlink()
         write_record(self.folder / RECORD, record)
-        for spill in self.spills:
-            for name in OF_EVERY_ROW:
-                spill.path(name).unlink(missing_ok=True)
         return PartitionStore.open(self.folder)
 
-    def _is_known(self, name: str) -> bool:
-        return bool(self.spills) and self.spills[0].path(name).exists()
+    def _of_all_rows(self, codes: NDArray[np.int64], n_rows: int) -> tuple[dict[str, str], NDArray[np.int64], int]:
+        """In the order of the data: what `sha256_of_array` gives of contents, labels and contributors, the partition of
+        every row that base classifiers are fed, and how many rows have missing numbers."""
+        names = {"x": "x_train", "y": "y_train"} | ({"group": "groups"} if self.source.grouped else {})
+        digests = {name: hashlib.sha256(f"{np.dtype(DIGEST).str} {(n_rows,)} ".encode()) for name in names}
+        partitions, n_incomplete = [], 0
+        with self.rows.open("rb") as file:
+            while len(rows := np.fromfile(file, ROW, CELLS_PER_CHUNK)):
+                for name, digest in digests.items():
+                    digest.update(rows[name].tobytes())
+                stays = codes[rows["label"]] >= 0
+                partitions.append(rows["partition"][stays & rows["complete"] if self.complete_only else stays])
+                n_incomplete += int((~rows["complete"]).sum())
+        return {names[name]: digests[name].hexdigest() for name in names}, np.concatenate(partitions), n_incomplete
 
-    def _digest(self, name: str) -> str:
-        """What `sha256_of_array` gives of something about all rows, in the order of the data."""
-        digest = hashlib.sha256(f"{self.spills[0][name].dtype.str} {(sum(map(len, self.spills)),)} ".encode())
-        for spill in self.spills:
-            digest.update(np.ascontiguousarray(spill[name]).view(np.uint8).data)
-        return digest.hexdigest()
-
-    def _partition_of_rows(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The partition of every row that base classifiers are fed, in the order of the data."""
-        pieces = [np.zeros(0, np.int64)]
-        for spill in self.spills:
-            partition, stays = np.empty(len(spill), np.int64), np.empty(len(spill), np.bool_)
-            partition[spill["row"]] = np.repeat(np.arange(self.n_partitions), np.diff(spill["starts"]))
-            stays[spill["row"]] = codes[spill["label"]] >= 0
-            pieces.append(partition[stays & spill["complete"]] if self.complete_only else partition[stays])
-        return np.concatenate(pieces)
-
-    def _classes(self, labels: list[str | None], counts: NDArray[np.int64]) -> list[Any]:
+    def _classes(self, labels: list[str | None], counts: list[int]) -> list[Any]:
         """The classes that are read off the labels: of most rows or, where there are contributors, of most of those."""
-        if not self._is_known("groups-content"):
-            return read_labels(labels, counts=counts.tolist()).classes.tolist()
-        uses: set[tuple[int, bytes]] = set()
-        for spill in self.spills:
-            groups = spill["groups-content"][spill["row"]]
-            uses.update(zip(spill["label"].tolist(), map(bytes, groups), strict=True))
+        if not self.source.grouped:
+            return read_labels(labels, counts=counts).classes.tolist()
         nobody = bytes(label_digests([None])[0])
-        units = [None if unit == nobody else unit for _, unit in uses]
-        return read_labels([labels[place] for place, _ in uses], units=units).classes.tolist()
+        units = [None if unit == nobody else unit for _, unit in self.uses]
+        return read_labels([labels[place] for place, _ in self.uses], units=units).classes.tolist()
 
-    def _check_partitions(self, form: dict[str, Any]) -> None:
+    def _check_partitions(self) -> None:
         """Refuse a bound in which the largest partition cannot be sorted, and say which one would do."""
-        rows = np.zeros(self.n_partitions, np.int64)
-        for spill in self.spills:
-            rows += np.diff(spill["starts"])
         n_bytes = sum(path.stat().st_size for path in self.folder.glob("spill-*"))
-        largest = int(n_bytes * rows.max() / max(1, rows.sum()))
+        largest = int(n_bytes * self.sizes.max() / max(1, self.sizes.sum()))
         need = resident_bytes() + SORTED * largest
         if need > self.max_memory:
             raise PoisonproofError(
@@ -496,21 +448,336 @@ class Pass:
                 f"{in_bytes(self.max_memory)}; hold out less, --held-out {share:.1g}, or give --test."
             )
 
-    @contextmanager
-    def _space_told(self) -> Iterator[None]:
-        """A disk that is full in the middle is told of with what is needed."""
+
+@dataclass(frozen=True, eq=False)
+class PartitionStore:
+    """A complete store, whose partitions have the digests that the record states.
+
+    Attributes
+    ----------
+    folder : path
+    record : dict
+        What ``store.json`` says: ``sizes``, ``bytes`` and ``contents`` (a digest of all that base classifiers are fed)
+        of each partition, ``files`` with their SHA-256, ``schema`` and ``layout`` of the samples, ``codes`` of labels by
+        their place (-1 for those to leave out), whether samples with missing numbers are left out (``complete_only``),
+        and what was found.
+    """
+
+    folder: Path
+    record: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> PartitionStore:
+        """The store in a folder; its files are checked as they are read."""
+        record = read_record(folder / RECORD)
+        check_format(folder, record.get("format"), FORMAT)
+        return cls(folder, record)
+
+    def __len__(self) -> int:
+        return len(self.record["sizes"])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many samples each partition holds."""
+        return np.array(self.record["sizes"], np.int64)
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int64]:
+        """About how many bytes each partition takes."""
+        return np.array(self.record["bytes"], np.int64)
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        """How the samples were read, and so of what form they are."""
+        schema = schema_from_dict(self.record["schema"])
+        assert isinstance(schema, TableSchema)
+        return schema
+
+    @property
+    def samples(self) -> StoredSamples:
+        """All training samples, in the order of the store."""
+        return StoredSamples(self)
+
+    @property
+    def test(self) -> LabelledSamples:
+        """The samples that the pass held out."""
+        spill = Spill(self.folder, "test")
+        if not spill.path("label.ends").exists():
+            return LabelledSamples(self._spills[0].part(0, 0, self.schema), np.zeros(0, object))
+        labels = np.empty(len(spill["label.ends"]), object)
+        labels[:] = spill.texts(range(len(labels)), "label")
+        return LabelledSamples(spill.part(0, len(labels), self.schema), labels)
+
+    @cached_property
+    def _spills(self) -> list[Spill]:
+        return [Spill(self.folder, name) for name in self.record["spills"]]
+
+    def assembled(self, number: int) -> TrainingSet:
+        """One partition out of all spills, in canonical order, less what base classifiers are not fed."""
+        held = [(spill, *spill["starts"][number : number + 2].tolist()) for spill in self._spills]
+        parts, labels = [], []
+        for spill, start, stop in [one for one in held if one[1] < one[2]] or held[:1]:
+            parts.append(spill.part(start, stop, self.schema))
+            vars(parts[-1])["content_hashes"] = np.array(spill["hash"][start:stop])
+            labels.append(spill["label"][start:stop])
+        samples, codes = concat(parts), np.array(self.record["codes"], np.int64)[np.concatenate(labels)]
+        stays = codes >= 0
+        if self.record["complete_only"]:
+            stays &= samples.complete()
+        rows = np.flatnonzero(stays)
+        return _in_order(samples.subset(rows), codes[rows])
+
+    def partition(self, number: int) -> TrainingSet:
+        """The samples of one partition; damage is told."""
         try:
-            yield
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            need = f" of about {in_bytes(self.needed, up=True)} that they need" if self.needed else ""
-            raise PoisonproofError(
-                f"There is no space left for the partitions of {self.source.path} in {self.folder}{need}; make room, "
-                "and say the same again."
-            ) from error
+            part = self.assembled(number)
+        except FileNotFoundError as error:
+            raise DamagedFileError(
+                f"{error.filename} is missing here: the same command again makes it anew, and workers on other "
+                "machines must see the folder of the run under the same name."
+            ) from None
+        except Exception as error:  # bytes that were changed may make anything raise
+            raise self._damaged(number) from error
+        if content_of(part) != self.record["contents"][number]:
+            raise self._damaged(number)
+        return part
+
+    def _damaged(self, number: int) -> DamagedFileError:
+        return DamagedFileError(
+            f"{self.folder} is damaged: partition {number} is not what it was when it was written; the same command "
+            "again makes it anew from the data."
+        )
+
+
+class Spill:
+    """Rows on disk, sorted by partition: a few arrays, mapped when they are asked for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._arrays: Arrays = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._arrays:
+            self._arrays[name] = map_npy(self.path(name))
+        return self._arrays[name]
+
+    def path(self, array: str) -> Path:
+        """The file of an array."""
+        return self.folder / f"{self.name}.{array}.npy"
+
+    def texts(self, places: Iterable[int], name: str = "texts") -> list[str]:
+        """Those of these places."""
+        ends, body = self[f"{name}.ends"], self[f"{name}.bytes"]
+        return [bytes(body[ends[at - 1] if at else 0 : ends[at]]).decode() for at in places]
+
+    def part(self, start: int, stop: int, schema: TableSchema) -> Samples:
+        """The samples from and up to a place; what `packed` made of them."""
+        numbers, codes = np.array(self["numbers"][start:stop]), self["codes"][start:stop]
+        if schema.named(*FEATURES) == schema.named("number"):
+            return NumberSamples(numbers)
+        columns, plain, coded = [], iter(numbers.T), iter(codes.T)
+        for name, role in schema.columns:
+            if role == "number":
+                columns.append(Column.of_numbers(name, np.ascontiguousarray(next(plain))))
+            elif role in FEATURES:
+                different, places = np.unique(next(coded), return_inverse=True)
+                missing = int(len(different) > 0 and different[0] == MISSING)
+                texts = self.texts(different[missing:].tolist())
+                columns.append(Column.of_codes(name, places - missing, texts, categorical=role == "category"))
+        return samples_of(schema, columns)
+
+
+def packed(samples: Samples) -> Arrays:
+    """Samples as arrays without Python objects: numbers, and places of texts, each of which is written once."""
+    numbers, codes, texts = list[NDArray[Any]](), list[NDArray[Any]](), list[str]()
+    if isinstance(samples, NumberSamples):
+        numbers = list(samples.values.T)
+    elif isinstance(samples, TextSamples):
+        texts, codes = samples.texts.tolist(), [np.arange(len(samples))]
+    else:
+        assert isinstance(samples, TableSamples)
+        for column in samples.columns:
+            if column.codes is None:
+                numbers.append(column.values)
+                continue
+            present, places = np.unique(column.codes, return_inverse=True)
+            missing = int(len(present) > 0 and present[0] == MISSING)
+            codes.append(np.where(places < missing, MISSING, places - missing + len(texts)))
+            texts += column.cells.values[present[missing:]].tolist()
+    tables = {"numbers": (numbers, np.float64), "codes": (codes, np.int32)}
+    arrays = {name: np.empty((len(samples), len(columns)), dtype) for name, (columns, dtype) in tables.items()}
+    for name, (columns, _) in tables.items():
+        for at, column_of in enumerate(columns):
+            arrays[name][:, at] = column_of
+    return arrays | packed_texts(texts)
+
+
+def packed_texts(texts: Sequence[str], name: str = "texts") -> Arrays:
+    """Texts as one string of bytes and where each of them ends."""
+    pieces = [utf8(text) for text in texts]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(pieces), np.uint8), f"{name}.ends": ends}
 
 
 def size_of(samples: Samples) -> int:
     """How many bytes samples take, as files keep them."""
     return sum(array.nbytes for array in packed(samples).values())
+
+
+def content_of(part: TrainingSet) -> str:
+    """The digest of all that base classifiers are fed of a partition."""
+    return partition_digest(part.codes, [part.samples.keys(part.rows)]).hex()
+
+
+def _in_order(samples: Samples, codes: NDArray[np.int64]) -> TrainingSet:
+    """Samples in the order that they have in memory, with the codes of their labels."""
+    order = np.argsort(canonical_rank(samples, codes))
+    return TrainingSet(samples.subset(order), codes[order], np.arange(len(codes)))
+
+
+@lru_cache(maxsize=1)
+def _samples_in(folder: str, digest: str, most_bytes: int) -> StoredSamples:
+    """What a worker makes of the name of a folder; all its tasks on one store share the partitions that it keeps."""
+    store = PartitionStore.open(Path(folder))
+    if store.record["digest"] != digest:
+        raise PoisonproofError(f"{folder} holds other partitions than those that work was begun with; begin again.")
+    return StoredSamples(store, most_bytes)
+
+
+class StoredSamples(Samples):
+    """Training samples in a store: partition after partition, and in each of them in canonical order.
+
+    Whoever asks for rows is given these rows from the files that hold them. Of the partitions that were read,
+    ``most_bytes`` at most stay in memory: those that were read first, for base classifiers go through all partitions in
+    turns, so the one that was used longest ago is as likely as any other to be the next.
+    """
+
+    def __init__(self, store: PartitionStore, most_bytes: int = 0) -> None:
+        self.store, self.most_bytes, self.kept_bytes = store, most_bytes, 0
+        self.kind, self.n_features = store.record["kind"], store.record["n_features"]
+        self.kept: dict[int, TrainingSet] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _samples_in, (str(self.store.folder.absolute()), self.store.record["digest"], self.most_bytes)
+
+    def __len__(self) -> int:
+        return int(self.store.sizes.sum())
+
+    @property
+    def n_bytes(self) -> int:
+        """What the record of the store takes, which travels; the samples themselves are on disk."""
+        return 200 * len(self.store)
+
+    @property
+    def layout(self) -> str:
+        """What all samples have in common."""
+        return str(self.store.record["layout"])
+
+    def partition(self, number: int) -> TrainingSet:
+        """The samples of one partition, which nobody may change, with the codes of their labels."""
+        if (known := self.kept.get(number)) is not None:
+            return known
+        part = self.store.partition(number)
+        size = bytes_of(part) if self.kept_bytes < self.most_bytes else 0
+        with self._lock:
+            if number not in self.kept and 0 < size <= self.most_bytes - self.kept_bytes:
+                self.kept[number] = part
+                self.kept_bytes += size
+        return part
+
+    def of_partitions(self, numbers: Iterable[int]) -> TrainingSet:
+        """The samples of these partitions together, in canonical order, with the codes of their labels."""
+        parts = [self.partition(int(j)) for j in numbers]
+        return _in_order(concat([part.samples for part in parts]), np.concatenate([part.codes for part in parts]))
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        """These samples in memory, from the partitions that hold them."""
+        rows = np.asarray(rows, np.int64)
+        starts = np.concatenate(([0], np.cumsum(self.store.sizes)))
+        inside = np.searchsorted(starts, rows, side="right") - 1
+        held = np.unique(inside) if len(rows) else [0]
+        parts = [self.partition(int(j)).samples.subset(rows[inside == j] - starts[j]) for j in held]
+        return concat(parts).subset(np.argsort(np.argsort(inside, kind="stable"), kind="stable"))
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        """Of all samples, partition by partition."""
+        parts = (self.partition(j).samples for j in range(len(self.store)))
+        return np.concatenate([part.hashes(seed) if seed else part.content_hashes for part in parts])
+
+    def key(self, row: int) -> bytes:
+        """The whole content of one sample."""
+        return self.subset([row]).key(0)
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        """These samples as a base classifier is fed them."""
+        samples = self.subset(rows)
+        return samples.take(np.arange(len(samples)), form)
+
+
+def bytes_of(part: TrainingSet) -> int:
+    """How much memory a partition takes, from above."""
+    samples = part.samples
+    return samples.n_bytes + part.codes.nbytes + samples.content_hashes.nbytes + OF_A_COLUMN * samples.n_features
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """A training source on disk: which partitions of a store feed which base classifier."""
+
+    spread: Spread
+    samples: StoredSamples
+
+    @property
+    def store(self) -> PartitionStore:
+        """The partitions."""
+        return self.samples.store
+
+    @property
+    def partition_sizes(self) -> NDArray[np.int64]:
+        """How many samples each partition holds."""
+        return self.store.sizes
+
+    @property
+    def partition(self) -> NDArray[np.int64]:
+        """The partition of each training sample that is not left out, in the order of the data; mapped from a file."""
+        return map_npy(self.store.folder / PARTITION_OF_ROWS)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many samples each subset holds."""
+        return self._sums(self.store.sizes)
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """How many bytes of partitions the largest subset holds."""
+        return int(self._sums(self.store.bytes).max())
+
+    @property
+    def whole_bytes(self) -> int:
+        """Bytes of all partitions."""
+        return int(self.store.bytes.sum())
+
+    def _sums(self, of_partition: NDArray[np.int64]) -> NDArray[np.int64]:
+        total = np.zeros(len(self), np.int64)
+        np.add.at(total, self.spread.as_table(), of_partition[:, None])
+        return total
+
+    def subset(self, i: int) -> TrainingSet:
+        """What base classifier i is trained on, in the canonical order that it would have in memory."""
+        return self.samples.of_partitions(sorted(self.spread.partitions_of(i)))
+
+    def whole(self) -> TrainingSet:
+        """All training samples, in memory."""
+        return self.samples.of_partitions(range(self.spread.n_partitions))
+
+    def seed(self, subset: int) -> int:
+        """The seed of the base classifier: its index, and nothing else."""
+        return subset
+
+    def contents(self) -> list[bytes]:
+        """A digest of all that base classifiers are fed of each partition, the same as in memory."""
+        return [bytes.fromhex(content) for content in self.store.record["contents"]]
+
+    def __len__(self) -> int:
+        return self.spread.n_subsets

@@ -236,7 +236,7 @@ def _read(
             vocabulary = Vocabulary(missing)
             columns.append(_coded(name, raw.columns[name].codes(vocabulary)[stay], vocabulary, role == "category"))
     labels, groups = (keys[what][stay] if what in keys else None for what in ("label", "contributor"))
-    return LabelledSamples(_samples(schema, columns), labels, groups, numbers[stay].tolist())
+    return LabelledSamples(samples_of(schema, columns), labels, groups, numbers[stay].tolist())
 
 
 def _coded(name: str, codes: NDArray[np.int32], vocabulary: Vocabulary, categorical: bool) -> Column:
@@ -248,7 +248,7 @@ def _coded(name: str, codes: NDArray[np.int32], vocabulary: Vocabulary, categori
     return Column.of_codes(name, places[codes], [cells[at] for at in held], categorical=categorical)
 
 
-def _samples(schema: TableSchema, columns: Sequence[Column]) -> Samples:
+def samples_of(schema: TableSchema, columns: Sequence[Column]) -> Samples:
     """By the schema alone: numbers as an array, one text alone as a text, anything else as a table."""
     if schema.only_texts:
         cells = columns[0].values

@@ -31,7 +31,7 @@ from poisonproof.training.source import ArraySource
 
 if TYPE_CHECKING:  # arrays are trained on without the code that reads files
     from poisonproof.data.dataset import Dataset
-    from poisonproof.data.store import PartitionStore, StoredSource
+    from poisonproof.data.out_of_core import PartitionStore, StoredSource
 
 DEFAULT_K = 50
 DEFAULT_D = 16
@@ -115,8 +115,7 @@ def prepare(
 
 def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same of samples that were read from files: they are in canonical form, or in partitions that stay on disk."""
-    from poisonproof.data.out_of_core import StoredDataset
-    from poisonproof.data.store import StoredSource
+    from poisonproof.data.out_of_core import StoredDataset, StoredSource
 
     spread, split, train = _spread_of(model), split_of(model), dataset.train
     if not isinstance(dataset, StoredDataset):

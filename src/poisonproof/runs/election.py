@@ -23,7 +23,7 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes, rankings_file
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.store import StoredSamples, StoredSource
+from poisonproof.data.out_of_core import StoredSamples, StoredSource
 from poisonproof.errors import WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import prepare_dataset, spread_premise

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.store import StoredSource
+from poisonproof.data.out_of_core import StoredSource
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.inspection import describe, seeded, without_cache
 from poisonproof.learners.presets import HEAD, preset

@@ -73,9 +73,17 @@ class Samples(ABC):
         ``form`` is what `form_of` said about the samples that the base classifier was trained on.
         """
 
-    @abstractmethod
     def subset(self, rows: ArrayLike) -> Samples:
-        """These samples only, still in canonical form."""
+        """These samples only, still in canonical form; hashes that are known stay known."""
+        rows = np.asarray(rows)
+        rows = rows if rows.size else rows.astype(np.int64)
+        some = self._at(rows)
+        if "content_hashes" in vars(self):
+            vars(some)["content_hashes"] = self.content_hashes[rows]
+        return some
+
+    def _at(self, rows: NDArray[Any]) -> Samples:
+        raise NotImplementedError
 
     @property
     @abstractmethod
@@ -187,8 +195,8 @@ class NumberSamples(Samples):
         words = f"{self.n_unreadable} cells are no numbers and count as missing"
         return (*_infinities(self.n_infinite), *((words,) if self.n_unreadable else ()))
 
-    def subset(self, rows: ArrayLike) -> Samples:
-        return NumberSamples(self.values[np.asarray(rows)])
+    def _at(self, rows: NDArray[Any]) -> Samples:
+        return NumberSamples(self.values[rows])
 
     def sums(self) -> NDArray[np.int64]:
         flat = self.values.reshape(len(self), -1)
@@ -242,8 +250,8 @@ class SparseSamples(Samples):
     def oddities(self) -> tuple[str, ...]:
         return _infinities(self.n_infinite)
 
-    def subset(self, rows: ArrayLike) -> Samples:
-        return SparseSamples(self.matrix[np.asarray(rows)])
+    def _at(self, rows: NDArray[Any]) -> Samples:
+        return SparseSamples(self.matrix[rows])
 
     def sums(self) -> NDArray[np.int64]:
         rows = np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
@@ -294,8 +302,8 @@ class TextSamples(Samples):
     def oddities(self) -> tuple[str, ...]:
         return (f"{self.n_odd} samples are no texts and count as empty ones",) if self.n_odd else ()
 
-    def subset(self, rows: ArrayLike) -> Samples:
-        return TextSamples(self.texts[np.asarray(rows)])
+    def _at(self, rows: NDArray[Any]) -> Samples:
+        return TextSamples(self.texts[rows])
 
 
 @dataclass(frozen=True)
@@ -372,8 +380,7 @@ class TableSamples(Samples):
     def layout(self) -> str:
         return f"{self.kind} {[(str(column.name), column.categorical) for column in self.columns]}"
 
-    def subset(self, rows: ArrayLike) -> Samples:
-        rows = np.asarray(rows)
+    def _at(self, rows: NDArray[Any]) -> Samples:
         return TableSamples(tuple(column.take(rows) for column in self.columns), len(rows))
 
     @property

@@ -1,6 +1,6 @@
 """Where base classifiers are trained from: a source gives each of them its training set, and nothing else.
 
-In memory (`ArraySource`), in partitions on disk (`poisonproof.data.store.StoredSource`) or drawn at random
+In memory (`ArraySource`), in partitions on disk (`poisonproof.data.out_of_core.StoredSource`) or drawn at random
 (`poisonproof.stochastic`): what a base classifier is fed is the same to the bit. A source travels to workers whole,
 once if the backend can hold on to it, with arrays mapped from a file or as the name of a folder.
 """
