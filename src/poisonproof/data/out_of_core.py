@@ -458,9 +458,9 @@ class PartitionStore:
     folder : path
     record : dict
         What ``store.json`` says: ``sizes``, ``bytes`` and ``contents`` (a digest of all that base classifiers are fed)
-        of each partition, ``files`` with their SHA-256, ``schema`` and ``layout`` of the samples, ``codes`` of labels by
-        their place (-1 for those to leave out), whether samples with missing numbers are left out (``complete_only``),
-        and what was found.
+        of each partition, ``files`` with their SHA-256, ``schema`` and ``layout`` of the samples, ``codes`` of labels
+        by their place (-1 for those to leave out), whether samples with missing numbers are left out
+        (``complete_only``), and what was found.
     """
 
     folder: Path
