@@ -153,10 +153,10 @@ class BlockBallotClassifier(BallotRules):
             "near_share": None if self.near_share is None else float(self.near_share),
         }
         return Certificate(
-            bounds.prediction,
-            bounds.runner_up,
-            bounds.margin,
-            radius,
+            prediction=bounds.prediction,
+            runner_up=bounds.runner_up,
+            margin=bounds.margin,
+            radius=radius,
             method="blocks of ballots",
             classes=self.classes_,
             split=self.split_,

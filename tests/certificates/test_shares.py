@@ -28,7 +28,15 @@ def stochastic(rng, n=60):
     radius = np.where(abstained, 0, rng.integers(5, size=n))
     prediction = rng.integers(len(names), size=n)
     return StochasticCertificate(
-        prediction, abstained, radius, radius, "binomial-selection", np.array(names), 0.001, 0, 10
+        prediction=prediction,
+        abstained=abstained,
+        radius=radius,
+        radius_changed=radius,
+        method="binomial-selection",
+        classes=np.array(names),
+        failure_probability=0.001,
+        seed=0,
+        n_draws=10,
     )
 
 

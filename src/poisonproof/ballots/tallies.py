@@ -117,13 +117,17 @@ class TalliesOfSamples:
         }
         if target is not None:
             code = target_code(self.classes, target)
-            bounds = self._against(code, n_jobs)
-            return TargetCertificate(
-                bounds.prediction, code, bounds.margin, bounds.radius, exact=bounds.exact, **common
-            )
-        radii, exact = self._radii(n_jobs)
-        main = (radii.prediction, radii.runner_up, radii.margin, radii.insert_remove)
-        return Certificate(*main, exact=radii.exact & exact, radii=radii.others, **common)
+            return TargetCertificate(target=code, **self._against(code, n_jobs)._asdict(), **common)
+        found, exact = self._radii(n_jobs)
+        return Certificate(
+            prediction=found.prediction,
+            runner_up=found.runner_up,
+            margin=found.margin,
+            radius=found.insert_remove,
+            exact=found.exact & exact,
+            radii=found.others,
+            **common,
+        )
 
     @property
     def election(self) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""The certificate: what was proved, for every test sample.
+"""Certificates: what was proved, for every test sample; against any change, or against being turned to one class.
 
-The certificate against one target: how many poisons until a prediction could become a given class.
-
-What certificates state alike: who votes (base classifiers with their spread, or training samples with their
-election), and arrays with one entry for every test sample.
+What they state alike: who votes (base classifiers with their spread, or training samples with their election), and
+arrays with one entry for every test sample.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
-from poisonproof.core.metrics import Evaluated, checked_sizes, number_that_withstand
 from poisonproof.core.split import Split, Threat
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import labels_from_json, labels_to_json
@@ -29,6 +26,8 @@ from poisonproof.system.files import open_arrays, reading, write_arrays
 if TYPE_CHECKING:
     import pandas as pd
 
+    from poisonproof.core.metrics import Evaluation
+
 
 UNSEEN = "(a label the training data has not shown)"
 OF_THREAT = "radius_against_"
@@ -37,22 +36,61 @@ Act = Threat | Literal["insert", "remove"]
 ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
-class Kept(Evaluated):
-    """What certificates have in common: a file with an entry for every test sample, classes, voters and premises."""
+def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+    """Attack sizes as an array, or one sentence."""
+    sizes = np.asarray(attack_sizes)
+    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
+        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+    return sizes
+
+
+def number_that_withstand(
+    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any]
+) -> NDArray[np.int64]:
+    """For each attack size, how many of these radii reach it."""
+    return np.asarray(len(radii) - np.searchsorted(np.sort(radii), checked_sizes(attack_sizes)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kept:
+    """What certificates have in common: a file with an entry for every test sample, classes, voters and premises.
+
+    Attributes
+    ----------
+    prediction, radius : arrays (n_test,)
+    method : str
+    classes : array
+        The label of each class index.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote, or subsets are drawn at random.
+    election : dict, or None
+        Without a spread: who votes, how, and how many, as plain values.
+    classes_inferred : bool
+        Whether the class list was read off the training data.
+    """
 
     FORMAT: ClassVar[str]
     ARRAYS: ClassVar[tuple[str, ...]]
     """The arrays that every such certificate has."""
+    STATED: ClassVar[tuple[str, ...]] = ()
+    """Plain values that only this kind of certificate states."""
 
+    prediction: NDArray[np.int64]
+    radius: NDArray[np.int64]
     method: str
-    spread: Spread | None
-    election: dict[str, Any] | None
-    split: Split | None
-    premises: tuple[Premise, ...]
+    classes: NDArray[Any] = field(repr=False)
+    spread: Spread | None = field(default=None, repr=False)
+    split: Split | None = None
+    classes_inferred: bool = False
+    premises: tuple[Premise, ...] = field(default=(), repr=False)
+    election: dict[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for array in self._arrays().values():
             array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.radius)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         exact = getattr(self, "exact", None)
@@ -65,8 +103,25 @@ class Kept(Evaluated):
 
     @property
     def voters(self) -> str:
-        """Who voted, in words."""
-        return voters_in_words(self.spread, self.election)
+        """Who votes, in one clause."""
+        if self.spread is not None:
+            return f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+        assert self.election is not None
+        return str(self.election["words"])
+
+    def evaluate(self, y: ArrayLike) -> Evaluation:
+        """The figures of this test set, given its labels."""
+        from poisonproof.core.metrics import Evaluation, codes_and_labels
+
+        truth, labels = codes_and_labels(y, self.classes, inferred=self.classes_inferred)
+        if len(truth) != len(self):
+            raise PoisonproofError(
+                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+            )
+        return Evaluation(self.prediction, self.radius, truth, self._right(truth), labels)
+
+    def _right(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self.prediction == truth
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each radius holds against.
@@ -93,14 +148,26 @@ class Kept(Evaluated):
 
     def facts(self) -> dict[str, Any]:
         """Everything that is not an array, as plain values."""
+        spread = self.spread
         return {
             "method": self.method,
-            **facts_of_voters(self.spread, self.election),
+            **(
+                {"spread": None, "election": self.election}
+                if spread is None
+                else {
+                    "k": spread.k,
+                    "d": spread.d,
+                    "n_subsets": spread.n_subsets,
+                    "spread": spread.as_dict(),
+                    "spread_digest": spread.digest,
+                }
+            ),
             "split": self.split.as_dict() if self.split else None,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "premises": to_records(self.premises),
+            **{name: getattr(self, name) for name in self.STATED},
         }
 
     def save(self, path: str | Path) -> None:
@@ -116,22 +183,27 @@ class Kept(Evaluated):
         arrays, facts = open_arrays(path, cls.ARRAYS)
         check_format(path, facts.get("format"), cls.FORMAT)
         with reading(path):
-            certificate = cls(**cls._parts(arrays, facts))
+            election = facts.get("election")
+            if election is not None and (facts["spread"] is not None or not isinstance(election.get("words"), str)):
+                raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
+            certificate = cls(
+                **cls._fields(arrays),
+                spread=Spread.from_dict(facts["spread"]) if election is None else None,
+                election=election,
+                method=facts["method"],
+                classes=labels_from_json(facts["classes"]),
+                split=Split.from_dict(facts["split"]) if facts["split"] else None,
+                classes_inferred=facts["classes_inferred"],
+                premises=from_records(facts["premises"]),
+                **{name: facts[name] for name in cls.STATED},
+            )
             certificate._check(path)
         return certificate
 
     @classmethod
-    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
-        """The fields, from what a file holds."""
-        return {
-            **arrays,
-            **voters_of(facts),
-            "method": facts["method"],
-            "classes": labels_from_json(facts["classes"]),
-            "split": Split.from_dict(facts["split"]) if facts["split"] else None,
-            "classes_inferred": facts["classes_inferred"],
-            "premises": from_records(facts["premises"]),
-        }
+    def _fields(cls, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """The arrays of a file by the fields that hold them."""
+        return arrays
 
     def _check(self, path: str | Path) -> None:
         """One sentence if a file's arrays are not, each, one number from 0 on, or one yes or no, per test sample."""
@@ -141,23 +213,42 @@ class Kept(Evaluated):
                 raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
             if kind == "iu" and array.min(initial=0) < 0:
                 raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")
-        self._check_codes(path, self.prediction)
+        self._check_codes(path, self.prediction, below=len(self.classes))
 
-    def _check_codes(self, path: str | Path, *codes: Any, below: int | None = None) -> None:
-        below = len(self.classes) if below is None else below
-        for code in codes:
-            if np.min(code, initial=0) < 0 or np.max(code, initial=0) >= below:
-                raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+    def _check_codes(self, path: str | Path, codes: Any, below: int) -> None:
+        if np.min(codes, initial=0) < 0 or np.max(codes, initial=0) >= below:
+            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+
+    def _held(self) -> NDArray[np.int64]:
+        """The radii of predictions of which something is claimed."""
+        return self.radius
+
+    def _radii_in_words(self) -> str:
+        held = self._held()
+        if not len(held):
+            return "no radius"
+        median = np.percentile(held, 50, method="lower")
+        return f"radius median {median:d}, smallest {held.min()}, largest {held.max()}"
 
     def _lines(self) -> list[str]:
-        """What it says of itself before its premises."""
-        raise NotImplementedError
+        """What it says of itself before its premises; the first is its headline."""
+        return [
+            f"Certificate ({self.method}) for {len(self)} predictions: {self._radii_in_words()} {self.unit}.",
+            f"{self.voters}.",
+        ]
 
     def __str__(self) -> str:
         return "\n".join(map(shown, self._lines() + [f"Premise: {premise}" for premise in self.premises]))
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from poisonproof.display import certificate_html
 
-@dataclass(frozen=True, eq=False)
+        headline, *lines = self._lines()
+        return certificate_html(headline.partition(":")[0], self._held(), len(self), self.unit, lines, self.premises)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Certificate(Kept):
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
@@ -184,10 +275,6 @@ class Certificate(Kept):
         With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
         true of base classifiers that do the attacker's will. With ballots and neighbours: where such an attack is known
         to change the prediction.
-    spread : Spread, or None
-        What base classifiers were made with; None where training samples vote.
-    election : dict, or None
-        Where training samples vote: how, and how many, as plain values.
     radii : dict of arrays, or None
         Where training samples vote: a radius for every other threat, by name; see `radius_against`.
     origin : dict, or None
@@ -196,21 +283,13 @@ class Certificate(Kept):
 
     FORMAT: ClassVar[str] = "poisonproof certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "runner_up", "margin", "radius")
+    STATED: ClassVar[tuple[str, ...]] = ("origin",)
 
-    prediction: NDArray[np.int64]
     runner_up: NDArray[np.int64]
     margin: NDArray[np.int64]
-    radius: NDArray[np.int64]
-    method: str
-    classes: NDArray[Any] = field(repr=False)
-    spread: Spread | None = field(default=None, repr=False)
-    split: Split | None = None
-    classes_inferred: bool = False
-    premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
-    origin: dict[str, Any] | None = field(default=None, repr=False)
-    election: dict[str, Any] | None = field(default=None, repr=False)
     radii: dict[str, NDArray[np.int64]] | None = field(default=None, repr=False)
+    origin: dict[str, Any] | None = field(default=None, repr=False)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return super()._arrays() | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
@@ -248,43 +327,20 @@ class Certificate(Kept):
         }
         return pd.DataFrame(frame if self.exact is None else {**frame, "exact": self.exact})
 
-    def facts(self) -> dict[str, Any]:
-        """Everything that is not an array, as plain values."""
-        return super().facts() | {"origin": self.origin}
-
     @classmethod
-    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+    def _fields(cls, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         threats = [name for name in arrays if name.startswith(OF_THREAT)]
         radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
         if not set(radii) <= set(ACTS):
             raise PoisonproofError(f"it states radii against {sorted(set(radii) - set(ACTS))}")
-        return super()._parts(arrays, facts) | {"origin": facts.get("origin"), "radii": radii or None}
+        return {**arrays, "radii": radii or None}
 
     def _check(self, path: str | Path) -> None:
         super()._check(path)
         self._check_codes(path, self.runner_up, below=len(self.classes) + 1)
 
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        from poisonproof.display import certificate_html
 
-        title = f"Certificate ({self.method}) for {len(self):,} predictions"
-        return certificate_html(title, self.radius, len(self), self.unit, [self.voters], self.premises)
-
-    def _lines(self) -> list[str]:
-        radii = (
-            f"radius median {np.percentile(self.radius, 50, method='lower'):d}, "
-            f"smallest {self.radius.min()}, largest {self.radius.max()}"
-            if len(self)
-            else "no radius"
-        )
-        return [
-            f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
-            f"{self.voters}.",
-        ]
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TargetCertificate(Kept):
     """For every test sample that is not predicted as the target: whatever an attacker inserts into or removes from the
     training data, up to ``radius`` samples in total, the prediction does not become the target.
@@ -306,27 +362,15 @@ class TargetCertificate(Kept):
         already: there is nothing left to defend, and `withstands` does not count such samples.
     exact : array (n_test,) of bool, or None
         Ballots and neighbours: where an attack of size radius + 1 is known that turns the prediction to the target.
-    spread : Spread, or None
-        What base classifiers were made with; None where training samples vote.
-    election : dict, or None
-        Where training samples vote: how, and how many, as plain values.
     """
 
     FORMAT: ClassVar[str] = "poisonproof target certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "margin", "radius")
+    STATED: ClassVar[tuple[str, ...]] = ("target",)
 
-    prediction: NDArray[np.int64]
     target: int
     margin: NDArray[np.int64]
-    radius: NDArray[np.int64]
-    method: str
-    classes: NDArray[Any] = field(repr=False)
-    spread: Spread | None = field(default=None, repr=False)
-    split: Split | None = None
-    classes_inferred: bool = False
-    premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
-    election: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def label(self) -> Any:
@@ -357,30 +401,20 @@ class TargetCertificate(Kept):
             raise PoisonproofError("There is no test sample of another class than the target, so there is no share.")
         return number_that_withstand(self.radius[counted & ~self.already], attack_sizes) / int(counted.sum())
 
-    def facts(self) -> dict[str, Any]:
-        """Everything that is not an array, as plain values."""
-        return super().facts() | {"target": self.target}
-
-    @classmethod
-    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
-        return super()._parts(arrays, facts) | {"target": facts["target"]}
-
     def _check(self, path: str | Path) -> None:
         super()._check(path)
         if type(self.target) is not int:
             raise DamagedFileError(f"{path} is altered: its target is no class.")
-        self._check_codes(path, self.target)
+        self._check_codes(path, self.target, below=len(self.classes))
+
+    def _held(self) -> NDArray[np.int64]:
+        return self.radius[~self.already]
 
     def _lines(self) -> list[str]:
-        held = self.radius[~self.already]
-        radii = (
-            f"radius median {np.percentile(held, 50, method='lower'):d}, smallest {held.min()}, largest {held.max()}"
-            if len(held)
-            else "no radius"
-        )
+        held = len(self._held())
         return [
-            f"Certificate ({self.method}) against turning {len(held)} predictions to {self.label!r}: {radii} "
-            f"{self.unit}; {len(self) - len(held)} are predicted so already.",
+            f"Certificate ({self.method}) against turning {held} predictions to {self.label!r}: "
+            f"{self._radii_in_words()} {self.unit}; {len(self) - held} are predicted so already.",
             f"{self.voters}.",
         ]
 
@@ -390,33 +424,3 @@ def attack_sizes(certificate: Certificate) -> list[int]:
     largest = int(certificate.radius.max(initial=0))
     steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
     return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-def voters_in_words(spread: Spread | None, election: dict[str, Any] | None) -> str:
-    """One clause."""
-    if spread is None:
-        assert election is not None
-        return str(election["words"])
-    return f"{spread.n_subsets} base classifiers, k = {spread.k:g}, d = {spread.d}"
-
-
-def facts_of_voters(spread: Spread | None, election: dict[str, Any] | None) -> dict[str, Any]:
-    """Plain values, for a file."""
-    if spread is None:
-        return {"spread": None, "election": election}
-    return {
-        "k": spread.k,
-        "d": spread.d,
-        "n_subsets": spread.n_subsets,
-        "spread": spread.as_dict(),
-        "spread_digest": spread.digest,
-    }
-
-
-def voters_of(facts: dict[str, Any]) -> dict[str, Any]:
-    """Spread or election, as a file states it; exactly one of them."""
-    if facts.get("election") is None:
-        return {"spread": Spread.from_dict(facts["spread"])}
-    if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
-        raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
-    return {"election": facts["election"]}

@@ -1,22 +1,19 @@
-"""Certificates: pure mathematics, from votes to radii.
+"""Certificates: from votes to radii, against any change or against being turned to one class.
 
-Which partitions an attacker can poison, when the sources of all others are trusted (Theorem 4).
-
-Radii against being turned to one class; the mathematics is in `poisonproof.core.theorem2`.
-
-The backdoor's question for every class at once: how hard is it to turn the other predictions to it?
+The mathematics is in `poisonproof.core.theorem2`, `poisonproof.core.tight` and `poisonproof.core.runoff`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.core.certificate import Certificate, TargetCertificate
-from poisonproof.core.spread import Spread
+from poisonproof.core.spread import Spread, SpreadArrays
 from poisonproof.core.votes import Tallies, Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise
@@ -117,88 +114,124 @@ def certify(
             )
         within = reachable_partitions(reachable, votes.spread.n_partitions)
         premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
+    common: dict[str, Any] = {
+        "method": method,
+        "classes": votes.classes,
+        "spread": votes.spread,
+        "split": votes.split,
+        "classes_inferred": votes.classes_inferred,
+        "premises": premises,
+    }
     if target is not None:
-        return _against_target(votes, method, target, within, premises, n_jobs)
-    exact = None
+        if method in ("tight", "run-off"):
+            raise PoisonproofError(
+                f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
+                f"'{method}' against any change holds against every target too."
+            )
+        code = target_code(votes.classes, target)
+        bounds = _bounds_for(votes, code) if method == "dpa-bound" else _against(votes, code, within, n_jobs)
+        return TargetCertificate(target=code, **bounds._asdict(), **common)
     if method == "run-off":
-        arrays, exact = _run_off(votes, n_jobs)
+        radii = _run_off(votes, n_jobs)
     else:
-        arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
-    prediction, runner_up, margin, radius = arrays
+        radii = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
     if method == "tight":
-        exact = _tighten(votes, prediction, runner_up, radius, n_jobs)
-    return Certificate(
-        prediction,
-        runner_up,
-        margin,
-        radius,
-        method=method,
-        classes=votes.classes,
-        spread=votes.spread,
-        split=votes.split,
-        classes_inferred=votes.classes_inferred,
-        premises=premises,
-        exact=exact,
-    )
+        radii = _tighten(votes, radii, n_jobs)
+    return Certificate(**radii._asdict(), **common)
 
 
-def _against_target(
-    votes: Votes,
-    method: Method,
-    target: Any,
-    within: NDArray[np.int64] | None,
-    premises: tuple[Premise, ...],
-    n_jobs: int,
-) -> TargetCertificate:
-    if method in ("tight", "run-off"):
-        raise PoisonproofError(
-            f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
-            f"'{method}' against any change holds against every target too."
-        )
-    code = target_code(votes.classes, target)
-    by_bound = method == "dpa-bound"
-    bounds = by_the_bound(votes, code) if by_bound else by_votes(votes, code, n_jobs, within)
-    return TargetCertificate(
-        bounds.prediction,
-        code,
-        bounds.margin,
-        bounds.radius,
-        method=method,
-        classes=votes.classes,
-        spread=votes.spread,
-        split=votes.split,
-        classes_inferred=votes.classes_inferred,
-        premises=premises,
-        exact=bounds.exact,
-    )
+class Radii(NamedTuple):
+    """What a method proves against any change; see `Certificate`."""
+
+    prediction: NDArray[np.int64]
+    runner_up: NDArray[np.int64]
+    margin: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    exact: NDArray[np.bool_] | None = None
 
 
-def _limits(spread: Spread, block_size: int) -> tuple[int, int, int]:
-    """What the searches of method "tight" may look at for one rival."""
-    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
+class TargetRadii(NamedTuple):
+    """What a method proves against one target; see `TargetCertificate`."""
+
+    prediction: NDArray[np.int64]
+    margin: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    exact: NDArray[np.bool_] | None = None  # where samples vote
 
 
-def _tighten(
-    votes: Votes, prediction: NDArray[np.int64], runner_up: NDArray[np.int64], radius: NDArray[np.int64], n_jobs: int
-) -> NDArray[np.bool_]:
-    """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
+def _filled(n_test: int, n_arrays: int, rows_per_task: int, kernel: Callable[..., None], n_jobs: int) -> list[Any]:
+    """Arrays that a kernel fills, some test samples at a time and in threads: ``kernel(slice, *their parts)``."""
+    arrays = [np.zeros(n_test, np.int64) for _ in range(n_arrays)]
+
+    def work(start: int, stop: int) -> None:
+        kernel(slice(start, stop), *(array[start:stop] for array in arrays))
+
+    in_threads(n_test, rows_per_task, work, n_jobs)
+    return arrays
+
+
+def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> Radii:
+    spread, n_classes, unseen = votes.spread, len(votes.classes), votes.classes_inferred
+    n_steps = votes.n_test * spread.n_partitions * n_classes * (spread.d + SORTING)
+    if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
+        return Radii(*certify_in_numpy(votes.matrix, spread.as_table(), n_classes, unseen_class=unseen))
+    from poisonproof.core.theorem2 import certify_rows
+
+    reached, small = _for_kernels(spread, within)
+
+    def kernel(part: slice, *outputs: Any) -> None:
+        certify_rows(np.ascontiguousarray(votes.matrix[part]), reached, n_classes, unseen, small, *outputs)
+
+    radii = Radii(*_filled(votes.n_test, 4, _rows_per_task(votes), kernel, n_jobs))
+    if within is not None and len(within) == 0:
+        radii.radius[:] = spread.n_partitions
+    return radii
+
+
+def _against(votes: Votes, target: int, within: NDArray[np.int64] | None, n_jobs: int) -> TargetRadii:
+    """Theorem 2 for every class that must be overtaken, and the fewest base classifiers with which that is done."""
+    from poisonproof.core.theorem2 import target_rows
+
+    reached, small = _for_kernels(votes.spread, within)
+
+    def kernel(part: slice, *outputs: Any) -> None:
+        target_rows(np.ascontiguousarray(votes.matrix[part]), reached, len(votes.classes), target, small, *outputs)
+
+    bounds = TargetRadii(*_filled(votes.n_test, 3, _rows_per_task(votes), kernel, n_jobs))
+    if within is not None and len(within) == 0:
+        bounds.radius[bounds.prediction != target] = votes.spread.n_partitions
+    return bounds
+
+
+def _for_kernels(spread: Spread, within: NDArray[np.int64] | None) -> tuple[SpreadArrays, NDArray[Any]]:
+    """The spread, or what of it can be poisoned, and an empty array of the type that holds 2d."""
+    reached = spread.arrays if within is None else spread.arrays.within(within)
+    return reached, np.empty(0, np.min_scalar_type(2 * spread.d))
+
+
+def _rows_per_task(votes: Votes) -> int:
+    return max(1, min(512, BYTES_PER_TASK // (votes.spread.n_subsets * votes.matrix.itemsize)))
+
+
+def _tighten(votes: Votes, radii: Radii, n_jobs: int) -> Radii:
+    """Larger radii with their runners-up, and which of them an explicit attack shows to be exact."""
     from poisonproof.core.tight import tight_tables, tighten_rows
 
-    columns, tables, block_size = tight_tables(votes.spread)
-    limits = _limits(votes.spread, block_size)
+    spread = votes.spread
+    columns, tables, block_size = tight_tables(spread)
+    limits = DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
     exact = np.zeros(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:
         rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
-        part = slice(start, stop)
-        settings = (len(votes.classes), votes.classes_inferred, *limits)
-        tighten_rows(rows, *tables, *settings, prediction[part], runner_up[part], radius[part], exact[part])
+        outputs: list[Any] = [array[start:stop] for array in (radii.prediction, radii.runner_up, radii.radius, exact)]
+        tighten_rows(rows, *tables, len(votes.classes), votes.classes_inferred, *limits, *outputs)
 
     in_threads(votes.n_test, 8, work, n_jobs)
-    return exact
+    return radii._replace(exact=exact)
 
 
-def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+def _run_off(votes: Votes, n_jobs: int) -> Radii:
     from poisonproof.core.runoff import certify_runoff_rows
 
     if votes.rankings is None:
@@ -206,52 +239,20 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
             "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
             "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
         )
-    rankings, spread = votes.rankings, votes.spread
+    rankings, spread, n_classes = votes.rankings, votes.spread, len(votes.classes)
     # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
     small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
-    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
     exact = np.empty(votes.n_test, np.bool_)
 
-    def work(start: int, stop: int) -> None:
-        rows = np.minimum(rankings[start:stop], len(votes.classes), dtype=np.uint16)
-        prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
-        outputs = (prediction, runner_up, margin, radius, exact[start:stop])
-        certify_runoff_rows(
-            rows, len(votes.classes), spread.arrays, spread.feeding, votes.classes_inferred, small, *outputs
-        )
+    def kernel(part: slice, *outputs: Any) -> None:
+        rows = np.minimum(rankings[part], n_classes, dtype=np.uint16)
+        all_outputs: list[Any] = [*outputs, exact[part]]
+        certify_runoff_rows(rows, n_classes, spread.arrays, spread.feeding, votes.classes_inferred, small, *all_outputs)
 
-    in_threads(votes.n_test, 8, work, n_jobs)
-    return arrays, exact
+    return Radii(*_filled(votes.n_test, 4, 8, kernel, n_jobs))._replace(exact=exact)
 
 
-def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
-    spread = votes.spread
-    n_steps = votes.n_test * spread.n_partitions * len(votes.classes) * (spread.d + SORTING)
-    if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
-        return certify_in_numpy(
-            votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred
-        )
-    from poisonproof.core.theorem2 import certify_rows
-
-    reached = spread.arrays if within is None else spread.arrays.within(within)
-    small = np.empty(0, np.min_scalar_type(2 * spread.d))
-    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
-
-    def work(start: int, stop: int) -> None:
-        rows = np.ascontiguousarray(votes.matrix[start:stop])
-        parts = [array[start:stop] for array in arrays]
-        certify_rows(rows, reached, len(votes.classes), votes.classes_inferred, small, *parts)
-
-    row_bytes = spread.n_subsets * votes.matrix.itemsize
-    in_threads(votes.n_test, max(1, min(512, BYTES_PER_TASK // row_bytes)), work, n_jobs)
-    if within is not None and len(within) == 0:
-        arrays[3][:] = spread.n_partitions
-    return arrays
-
-
-def certify_in_numpy(
-    votes: NDArray[Any], table: NDArray[np.int64], n_classes: int, *, unseen_class: bool
-) -> list[NDArray[np.int64]]:
+def certify_in_numpy(votes: NDArray[Any], table: NDArray[np.int64], n_classes: int, *, unseen_class: bool) -> list[Any]:
     """Theorem 2 for votes so few that loading compiled code would take longer: what `theorem2.certify_rows` fills.
 
     Every Δ of every rival is written out, sorted and added up.
@@ -290,18 +291,30 @@ def sums_by_partition(weight: NDArray[Any], table: NDArray[np.int64]) -> NDArray
     return sums
 
 
-def _dpa_bound(votes: Votes) -> list[NDArray[np.int64]]:
-    """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
+def _leads(votes: Votes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Predictions, and their leads over every class, less one where a tie would go against them."""
     counts = votes.counts()
     prediction = counts.argmax(axis=1)
+    top = counts[np.arange(votes.n_test), prediction][:, None]
+    leads = top - counts - (np.arange(counts.shape[1]) < prediction[:, None])
+    return prediction, np.column_stack([leads, top - 1]) if votes.classes_inferred else leads
+
+
+def _dpa_bound(votes: Votes) -> Radii:
+    """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
+    prediction, leads = _leads(votes)
     rows = np.arange(votes.n_test)
-    leads = counts[rows, prediction][:, None] - counts - (np.arange(counts.shape[1]) < prediction[:, None])
     leads[rows, prediction] = np.iinfo(np.int64).max
-    if votes.classes_inferred:
-        leads = np.column_stack([leads, counts[rows, prediction] - 1])
     runner_up = leads.argmin(axis=1)
     margin = np.maximum(leads[rows, runner_up], 0)
-    return [prediction, runner_up, margin, margin // (2 * votes.spread.d)]
+    return Radii(prediction, runner_up, margin, margin // (2 * votes.spread.d))
+
+
+def _bounds_for(votes: Votes, target: int) -> TargetRadii:
+    """⌊m / 2d⌋ with m the prediction's lead over the target."""
+    prediction, leads = _leads(votes)
+    margin = np.where(prediction == target, 0, leads[:, target])
+    return TargetRadii(prediction, margin, margin // (2 * votes.spread.d))
 
 
 def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.int64]:
@@ -330,18 +343,6 @@ def reachable_premise(partitions: NDArray[np.int64], n_partitions: int) -> Premi
     return Premise("reachable-partitions", {"n": n_partitions, "partitions": partitions.tolist()}, declared=True)
 
 
-ROWS_PER_TASK = 512
-
-
-class TargetRadii(NamedTuple):
-    """What a method proves against one target."""
-
-    prediction: NDArray[np.int64]
-    margin: NDArray[np.int64]
-    radius: NDArray[np.int64]
-    exact: NDArray[np.bool_] | None = None  # where samples vote
-
-
 def target_code(classes: NDArray[Any], target: Any) -> int:
     """The class index of a label that the attacker wants; one sentence if it is no class."""
     code = int(places_of(label_cells([target]), label_cells(classes.tolist()))[0])
@@ -350,35 +351,6 @@ def target_code(classes: NDArray[Any], target: Any) -> int:
             f"The 'target' of certify must be one of the {len(classes)} classes, as a label. Got {target!r} instead."
         )
     return code
-
-
-def by_the_bound(votes: Votes, target: int) -> TargetRadii:
-    """⌊m / 2d⌋ with m the prediction's lead over the target."""
-    counts = votes.counts()
-    prediction, rows = counts.argmax(axis=1), np.arange(votes.n_test)
-    margin = counts[rows, prediction] - counts[:, target] - (target < prediction)
-    margin[prediction == target] = 0
-    return TargetRadii(prediction, margin, margin // (2 * votes.spread.d))
-
-
-def by_votes(votes: Votes, target: int, n_jobs: int, within: NDArray[np.int64] | None = None) -> TargetRadii:
-    """Theorem 2 for every class that must be overtaken, and the fewest base classifiers with which that is done."""
-    from poisonproof.core.theorem2 import target_rows
-
-    spread = votes.spread
-    reached = spread.arrays if within is None else spread.arrays.within(within)
-    small = np.empty(0, np.min_scalar_type(2 * spread.d))
-    prediction, margin, radius = (np.empty(votes.n_test, np.int64) for _ in range(3))
-
-    def work(start: int, stop: int) -> None:
-        rows = np.ascontiguousarray(votes.matrix[start:stop])
-        parts = (array[start:stop] for array in (prediction, margin, radius))
-        target_rows(rows, reached, len(votes.classes), target, small, *parts)
-
-    in_threads(votes.n_test, ROWS_PER_TASK, work, n_jobs)
-    if within is not None and len(within) == 0:
-        radius[prediction != target] = spread.n_partitions
-    return TargetRadii(prediction, margin, radius)
 
 
 def median_radii_against_targets(votes: Votes | Tallies, certificate: Certificate) -> tuple[int | None, ...]:

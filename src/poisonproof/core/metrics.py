@@ -19,10 +19,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.core.votes import own_codes
+from poisonproof.core.certificate import number_that_withstand
+from poisonproof.core.votes import UNSEEN_LABEL, class_indices
 from poisonproof.display import percent, shown
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.labels import one_by_one
+from poisonproof.samples.labels import label_cells, one_by_one
 
 NEARLY = 10  # "nearly one answer": fewer than one in this many get another, of all samples and of other classes'
 
@@ -84,6 +85,18 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.radius)
 
+    @cached_property
+    def _classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The codes that occur among the test labels, in increasing order, and how often each does."""
+        if not len(self.truth):
+            raise PoisonproofError("There are no test samples, so no class has a share of them; give labels of some.")
+        return np.unique(self.truth, return_counts=True)
+
+    def _held(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+        """How many of each class are right with each radius: an array (classes that occur, \\*shape of the sizes)."""
+        right = (self.radius[self.right & (self.truth == code)] for code in self._classes[0])
+        return np.stack([number_that_withstand(radii, attack_sizes) for radii in right])
+
     @property
     def clean_accuracy(self) -> float:
         """Share of test samples that are right."""
@@ -96,7 +109,7 @@ class Evaluation:
     @property
     def majority_share(self) -> float:
         """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(self.truth)
+        return float(self.constant_share())
 
     @property
     def balanced_accuracy(self) -> float:
@@ -108,20 +121,19 @@ class Evaluation:
 
         A label that the training data has not shown is a class of its own here, with nothing right.
         """
-        return balanced_shares(self.truth, self.right, self.radius, attack_sizes)
+        return np.asarray((self._held(attack_sizes).T / self._classes[1]).T.mean(axis=0))
 
     def exact_fraction(self, attack_size: int, *, balanced: bool = False) -> Fraction:
         """The certified fraction (pointwise) at one attack size, or its mean over classes, not rounded."""
-        _, counts, held = counts_by_class(self.truth, self.right, self.radius, attack_size)
+        held, counts = self._held(attack_size).tolist(), self._classes[1].tolist()
         if not balanced:
-            return Fraction(int(held.sum()), int(counts.sum()))
-        shares = [Fraction(*pair) for pair in zip(held.tolist(), counts.tolist(), strict=True)]
-        return sum(shares, Fraction(0)) / len(shares)
+            return Fraction(sum(held), len(self))
+        return sum(map(Fraction, held, counts), Fraction(0)) / len(counts)
 
     def constant_share(self, *, balanced: bool = False) -> Fraction:
         """What always answering the most frequent class has of the same, whatever the attack size; not rounded."""
-        _, counts = np.unique(self.truth, return_counts=True)
-        return Fraction(1, len(counts)) if balanced else Fraction(int(counts.max()), len(self.truth))
+        counts = self._classes[1].tolist()
+        return Fraction(1, len(counts)) if balanced else Fraction(max(counts), len(self))
 
     def half(self, radius: NDArray[np.int64] | None = None) -> int | None:
         """The largest radius that half of the test samples have and are right; None if fewer are right."""
@@ -144,160 +156,84 @@ class Evaluation:
 
     def by_class(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
         """For each class of the test labels: its size, its clean accuracy and its certified fraction (pointwise)."""
-        codes, counts, held = counts_by_class(self.truth, self.right, self.radius, attack_sizes)
-        clean = counts_by_class(self.truth, self.right, self.radius, 0)[2]
+        columns = (*self._classes, self._held(0), self._held(attack_sizes))
         return tuple(
             ClassShare(self.labels[code], int(count), float(right / count), certified / count)
-            for code, count, right, certified in zip(codes, counts, clean, held, strict=True)
+            for code, count, right, certified in zip(*columns, strict=True)
         )
 
     @cached_property
     def caution(self) -> Caution | None:
-        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        return caution(self.prediction, self.truth, self.right, self.labels)
+        """What must be said before any figure: that a constant answer would do as well, or is what is given.
 
-
-class Evaluated:
-    """Predictions with radii, which labels of the test samples turn into figures."""
-
-    prediction: NDArray[np.int64]
-    radius: NDArray[np.int64]
-    classes: NDArray[Any]
-    classes_inferred: bool
-
-    def __len__(self) -> int:
-        return len(self.radius)
-
-    def evaluate(self, y: ArrayLike) -> Evaluation:
-        """The figures of this test set, given its labels."""
-        truth = own_codes(y, self.classes, inferred=self.classes_inferred)
-        if len(truth) != len(self):
-            raise PoisonproofError(
-                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+        None where the model tells classes apart.
+        """
+        names = [str(label) for label in self.labels]
+        codes, counts = self._classes
+        n, n_right, most = len(self), int(self.right.sum()), int(counts.max())
+        frequent = shown(names[int(codes[counts.argmax()])])
+        if len(codes) == 1:
+            return Caution(
+                "one label",
+                f"{f'All {n:,} test samples are' if n > 1 else 'The one test sample is'} “{frequent}”: nothing here "
+                "shows whether this model tells classes apart.",
+                f"all test samples are '{frequent}', so a model that always answers '{frequent}' is as good here; test "
+                "on samples of every class.",
             )
-        labels = labels_of_codes(self.classes, y, truth)
-        return Evaluation(self.prediction, self.radius, truth, self._right(truth), labels)
+        answered, answers = np.unique(self.prediction, return_counts=True)
+        usual = int(answered[answers.argmax()])
+        answer, others = shown(names[usual]), self.truth != usual
+        balanced = float(np.mean([self.right[self.truth == code].mean() for code in codes]))
+        figures = (
+            f"clean accuracy {percent(n_right / n)} %, share of '{frequent}' {percent(most / n)} %; balanced accuracy "
+            f"{percent(balanced)} %, of a constant answer {percent(1 / len(codes))} %"
+        )
+        if len(answered) == 1:
+            return Caution(
+                "one answer",
+                f"Every prediction is “{answer}”. A constant answer is perfectly robust, and says nothing.",
+                f"the model answers '{answer}' to every test sample, so its radii prove nothing of use ({figures})",
+            )
+        different = int((self.prediction[others] != usual).sum())
+        if NEARLY * different < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
+            return Caution(
+                "nearly one answer",
+                f"Nearly every prediction is “{answer}”: only {different:,} of the {int(others.sum()):,} test samples "
+                "of other classes get another answer.",
+                f"the model answers '{answer}' to nearly every test sample, so its radii prove little of use "
+                f"({figures})",
+            )
+        if n_right <= most:
+            as_often = "as often" if n_right == most else "more often"
+            return Caution(
+                "no better",
+                f"Always answering “{frequent}” would be right {as_often}: {most:,} of {n:,} test samples, against "
+                f"{n_right:,}.",
+                f"always answering '{frequent}' would be right {as_often} ({figures})",
+            )
+        return None
 
-    def _right(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return self.prediction == truth
 
+def codes_and_labels(y: ArrayLike, classes: NDArray[Any], *, inferred: bool) -> tuple[NDArray[np.int64], list[Any]]:
+    """Class index of each label, and the label of each code; what is no class gets codes of its own behind them.
 
-def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-    """Attack sizes as an array, or one sentence."""
-    sizes = np.asarray(attack_sizes)
-    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-    return sizes
-
-
-def number_that_withstand(
-    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any]
-) -> NDArray[np.int64]:
-    """For each attack size, how many of these radii reach it."""
-    held = np.sort(radii)
-    return np.asarray(len(held) - np.searchsorted(held, checked_sizes(attack_sizes)))
-
-
-def share_of_majority(truth: NDArray[np.int64]) -> float:
-    """The share of the most frequent class; ``truth`` codes each test label by a whole number of its own."""
-    _, counts = np.unique(_present(truth), return_counts=True)
-    return int(counts.max()) / len(truth)
-
-
-def counts_by_class(
-    truth: NDArray[np.int64],
-    right: NDArray[np.bool_],
-    radius: NDArray[np.int64],
-    attack_sizes: int | Sequence[int] | NDArray[Any],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The codes that occur, in increasing order; how often each does; and how many are right with each radius.
-
-    The last is an array (classes that occur, \\*shape of the attack sizes).
+    So equal labels have equal codes and others have others, whatever the training data has shown.
     """
-    codes, counts = np.unique(_present(truth), return_counts=True)
-    return codes, counts, np.stack([number_that_withstand(radius[right & (truth == c)], attack_sizes) for c in codes])
-
-
-def balanced_shares(
-    truth: NDArray[np.int64],
-    right: NDArray[np.bool_],
-    radius: NDArray[np.int64],
-    attack_sizes: int | Sequence[int] | NDArray[Any],
-) -> NDArray[np.float64]:
-    """The certified fraction (pointwise) at each attack size, as the mean over the classes that occur in ``truth``."""
-    _, counts, held = counts_by_class(truth, right, radius, attack_sizes)
-    return np.asarray((held.T / counts).T.mean(axis=0))
-
-
-def caution(
-    prediction: NDArray[np.int64], truth: NDArray[np.int64], right: NDArray[np.bool_], labels: Sequence[Any]
-) -> Caution | None:
-    """What must be said before any figure, or None where the model tells classes apart.
-
-    ``right`` may be false where prediction and truth agree (an abstention); ``labels[c]`` is the label of code c.
-    """
-    names = [str(label) for label in labels]
-    codes, counts = np.unique(_present(truth), return_counts=True)
-    n, most = len(truth), int(counts.max())
-    frequent = shown(names[int(codes[counts.argmax()])])
-    answered, answers = np.unique(prediction, return_counts=True)
-    usual = int(answered[answers.argmax()])
-    others = truth != usual
-    n_right = int(right.sum())
-    if len(codes) == 1:
-        return Caution(
-            "one label",
-            f"{f'All {n:,} test samples are' if n > 1 else 'The one test sample is'} “{frequent}”: nothing here shows "
-            "whether this model tells classes apart.",
-            f"all test samples are '{frequent}', so a model that always answers '{frequent}' is as good here; test on "
-            "samples of every class.",
-        )
-    balanced = float(np.mean([right[truth == code].mean() for code in codes]))
-    figures = (
-        f"clean accuracy {percent(n_right / n)} %, share of '{frequent}' {percent(most / n)} %; balanced accuracy "
-        f"{percent(balanced)} %, of a constant answer {percent(1 / len(codes))} %"
-    )
-    if len(answered) == 1:
-        return Caution(
-            "one answer",
-            f"Every prediction is “{shown(names[usual])}”. A constant answer is perfectly robust, and says nothing.",
-            f"the model answers '{shown(names[usual])}' to every test sample, so its radii prove nothing of use "
-            f"({figures})",
-        )
-    different = int((prediction[others] != usual).sum())
-    if NEARLY * different < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
-        return Caution(
-            "nearly one answer",
-            f"Nearly every prediction is “{shown(names[usual])}”: only {different:,} of the {int(others.sum()):,} test "
-            "samples of other classes get another answer.",
-            f"the model answers '{shown(names[usual])}' to nearly every test sample, so its radii prove little of use "
-            f"({figures})",
-        )
-    if n_right <= most:
-        as_often = "as often" if n_right == most else "more often"
-        return Caution(
-            "no better",
-            f"Always answering “{frequent}” would be right {as_often}: {most:,} of {n:,} test samples, against "
-            f"{n_right:,}.",
-            f"always answering '{frequent}' would be right {as_often} ({figures})",
-        )
-    return None
-
-
-def labels_of_codes(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[Any]:
-    """The label of each code of `own_codes`: the classes, then labels that the training data has not shown."""
-    unseen = range(len(classes), int(codes.max(initial=-1)) + 1)
-    given = one_by_one(y) if unseen else []
-    return [*classes.tolist(), *(given[int(np.flatnonzero(codes == code)[0])] for code in unseen)]
+    codes, labels = class_indices(y, classes, inferred=inferred), classes.tolist()
+    unseen = np.flatnonzero(codes == UNSEEN_LABEL).tolist()
+    if unseen:
+        every = one_by_one(y)
+        given = [every[row] for row in unseen]
+        behind: dict[Any, int] = {}
+        for row, label, cell in zip(unseen, given, label_cells(given), strict=True):
+            if cell not in behind:
+                behind[cell] = len(labels)
+                labels.append(label)
+            codes[row] = behind[cell]
+    return codes, labels
 
 
 def plain(label: Any) -> str | int | float | bool:
     """A label as a plain value, for a file."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if isinstance(label, str | int | float | bool) else str(label)
-
-
-def _present(truth: NDArray[np.int64]) -> NDArray[np.int64]:
-    if not len(truth):
-        raise PoisonproofError("There are no test samples, so no class has a share of them; give labels of some.")
-    return truth

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.samples.cells import cell_codes
-from poisonproof.samples.convert import to_samples
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
-from poisonproof.samples.kinds import DTYPES, Samples
 from poisonproof.samples.labels import label_cells, one_by_one
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # votes are certified without what reads samples
+    from poisonproof.samples.kinds import Samples
     from poisonproof.samples.schema import TableSchema
 
 
+DTYPES = ("float64", "uint8")
 Kind = Literal["content", "pixel-sum", "group"]
 Threat = Literal["insert_remove", "label_flip", "modify"]
 
@@ -99,9 +99,10 @@ class Split:
 
     def samples(self, X: Any) -> Samples:
         """X in canonical form, as declared."""
-        if self.schema is not None and not isinstance(X, Samples):
-            from poisonproof.samples.convert import read_by_schema
+        from poisonproof.samples.convert import read_by_schema, to_samples
+        from poisonproof.samples.kinds import Samples
 
+        if self.schema is not None and not isinstance(X, Samples):
             return read_by_schema(as_frame(X), self.schema)
         return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 

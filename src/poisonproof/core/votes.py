@@ -26,10 +26,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.core.subsets import made_with
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
 from poisonproof.premises import Premise, from_records, restated, to_records
 from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
@@ -146,6 +144,8 @@ class Votes:
 
         Spread and split are those of the file; ``more`` are the other parameters.
         """
+        from poisonproof.core.subsets import made_with
+
         spread, split = made_with(subsets)
         stated = Premise("spread", spread.facts | {"note": "as it was written with the subsets"}, declared=True)
         return cls(matrix, spread, classes, split, **{**more, "premises": (stated, *more.get("premises", ()))})
@@ -154,11 +154,6 @@ class Votes:
     def n_test(self) -> int:
         """Number of test samples."""
         return int(self.matrix.shape[0])
-
-    @property
-    def abstention(self) -> int:
-        """The code of a base classifier that abstains; it can never win."""
-        return len(self.classes)
 
     def counts(self) -> NDArray[np.int64]:
         """Votes for each class, an array (n_test, n_classes); abstentions are not counted."""
@@ -230,6 +225,8 @@ class Votes:
 
 def load_tallies(path: str | Path) -> Any:
     """What training samples said, as a run keeps it, by the format that the file states; refused if it was altered."""
+    from poisonproof import registry
+
     stated = open_arrays(path)[1].get("format")
     if stated not in registry.names("tallies"):
         raise PoisonproofError(
@@ -272,21 +269,6 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
             f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
         )
     return indices
-
-
-def own_codes(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
-    """Class index of each label; labels that are none of the classes get codes of their own behind them.
-
-    So equal labels have equal codes and others have others, whatever the training data has shown.
-    """
-    codes = class_indices(y, classes, inferred=inferred)
-    unseen = np.flatnonzero(codes == UNSEEN_LABEL)
-    if len(unseen):
-        labels = one_by_one(y)
-        cells = label_cells([labels[row] for row in unseen.tolist()])
-        behind = {cell: len(classes) + at for at, cell in enumerate(dict.fromkeys(cells))}
-        codes[unseen] = [behind[cell] for cell in cells]
-    return codes
 
 
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from poisonproof.samples.cells import LENGTH_BYTES, cell_key, utf8
 from poisonproof.samples.columns import MISSING, Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 
-DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
 CELLS_AT_ONCE = 1 << 22
 WORDS_AT_ONCE, ROWS_AT_ONCE = 1 << 17, 1 << 11  # of a table that is hashed: what the processor's cache holds

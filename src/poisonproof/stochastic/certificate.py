@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certificate import Act, Kept
 from poisonproof.core.split import Threat
-from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.premises import Premise, from_records, to_records
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StochasticCertificate(Kept):
     """With probability at least 1 − ``failure_probability`` over the draw of the subsets, jointly for all test
     samples where it does not abstain: the ideal classifier says the prediction, and whatever an attacker
@@ -39,9 +37,6 @@ class StochasticCertificate(Kept):
     radius_changed : array (n_test,)
         Insertions, removals and changes of a training sample (features, label or both), 1 each; 0 where it
         abstains. The unit of the papers on randomised selection and bagging.
-    method : str
-    classes : array
-        The label of each class index.
     failure_probability : float
     seed : int
     n_draws : int
@@ -49,17 +44,17 @@ class StochasticCertificate(Kept):
 
     FORMAT: ClassVar[str] = "poisonproof stochastic certificate 2"
     ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "abstained", "radius", "radius_changed")
+    STATED: ClassVar[tuple[str, ...]] = ("failure_probability", "seed", "n_draws")
 
-    prediction: NDArray[np.int64]
     abstained: NDArray[np.bool_]
-    radius: NDArray[np.int64]
     radius_changed: NDArray[np.int64]
-    method: str
-    classes: NDArray[Any] = field(repr=False)
     failure_probability: float
     seed: int
     n_draws: int
-    premises: tuple[Premise, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "election", {"words": f"{self.n_draws} base classifiers on random subsets"})
 
     @property
     def unit(self) -> str:
@@ -79,11 +74,6 @@ class StochasticCertificate(Kept):
         )
         return f"holds with probability at least {holds.normalize():f} %, over the draw of the subsets"
 
-    @property
-    def classes_inferred(self) -> bool:  # type: ignore[override]
-        """Whether the class list was read off the training data."""
-        return any(premise.code == "classes" and not premise.declared for premise in self.premises)
-
     def _right(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
         return super()._right(truth) & ~self.abstained
 
@@ -96,24 +86,6 @@ class StochasticCertificate(Kept):
             raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
         return self.radius if threat == "insert_remove" else self.radius_changed
 
-    def facts(self) -> dict[str, Any]:
-        """Everything that is not an array, as plain values."""
-        return {
-            "method": self.method,
-            "failure_probability": self.failure_probability,
-            "seed": self.seed,
-            "n_draws": self.n_draws,
-            "unit": self.unit,
-            "classes": labels_to_json(self.classes),
-            "premises": to_records(self.premises),
-        }
-
-    @classmethod
-    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
-        stated = {name: facts[name] for name in ("method", "failure_probability", "seed", "n_draws")}
-        labels, premises = labels_from_json(facts["classes"]), from_records(facts["premises"])
-        return {**arrays, **stated, "classes": labels, "premises": premises}
-
     def _check(self, path: str | Path) -> None:
         super()._check(path)
         if (self.radius[self.abstained] > 0).any() or (self.radius_changed[self.abstained] > 0).any():
@@ -121,25 +93,15 @@ class StochasticCertificate(Kept):
         if not 0 < self.failure_probability < 1:
             raise DamagedFileError(f"{path} is altered: it fails with probability {self.failure_probability}.")
 
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        from poisonproof.display import certificate_html
-
-        lines = [
-            f"abstentions: {int(self.abstained.sum()):,}; the radii are those of the others",
-            f"It {self.confidence}: {self.n_draws} draws, seed {self.seed}",
-        ]
-        title = f"Stochastic certificate ({self.method}) for {len(self):,} predictions"
-        radii = self.radius[~self.abstained]
-        return certificate_html(title, radii, len(self), self.unit, lines, self.premises)
+    def _held(self) -> NDArray[np.int64]:
+        return self.radius[~self.abstained]
 
     def _lines(self) -> list[str]:
-        held = self.radius[~self.abstained]
-        radii = f"radius median {np.percentile(held, 50, method='lower'):d}, " if len(held) else "no radius, "
         changed = self.radius_changed[~self.abstained]
-        beside = f" (or median {np.percentile(changed, 50, method='lower'):d} changed)" if len(held) else ""
+        beside = f" (or median {np.percentile(changed, 50, method='lower'):d} changed)" if len(changed) else ""
         return [
-            f"Stochastic certificate ({self.method}) for {len(self)} predictions: {radii}"
-            f"{int(self.abstained.sum())} abstentions; {self.unit}{beside}.",
+            f"Stochastic certificate ({self.method}) for {len(self)} predictions: {self._radii_in_words()} "
+            f"{self.unit}{beside}.",
+            f"abstentions: {int(self.abstained.sum()):,}; the radii are those of the others.",
             f"It {self.confidence}: {self.n_draws} draws, seed {self.seed}.",
         ]

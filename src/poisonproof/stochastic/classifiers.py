@@ -139,11 +139,15 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
                 f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}."
             )
         counts = self._counts(votes)
+        radii = self._radii(votes, counts)
         return StochasticCertificate(
-            counts.argmax(axis=1),
-            *self._radii(votes, counts),
+            prediction=counts.argmax(axis=1),
+            abstained=radii.abstained,
+            radius=radii.radius,
+            radius_changed=radii.changed,
             method=self.method,
             classes=self.classes_,
+            classes_inferred=self.classes_inferred_,
             failure_probability=float(self.alpha),
             seed=self.seed_,
             n_draws=len(self.draws_),
