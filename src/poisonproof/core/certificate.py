@@ -36,21 +36,6 @@ Act = Threat | Literal["insert", "remove"]
 ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
-def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-    """Attack sizes as an array, or one sentence."""
-    sizes = np.asarray(attack_sizes)
-    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-    return sizes
-
-
-def number_that_withstand(
-    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any]
-) -> NDArray[np.int64]:
-    """For each attack size, how many of these radii reach it."""
-    return np.asarray(len(radii) - np.searchsorted(np.sort(radii), checked_sizes(attack_sizes)))
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kept:
     """What certificates have in common: a file with an entry for every test sample, classes, voters and premises.
@@ -384,6 +369,8 @@ class TargetCertificate(Kept):
 
     def withstands(self, attack_size: int) -> NDArray[np.bool_]:
         """Where no attack of this size gives the target; nowhere that it is predicted already."""
+        from poisonproof.core.metrics import checked_sizes
+
         return ~self.already & (self.radius >= checked_sizes(attack_size))
 
     def certified_share(
@@ -394,6 +381,8 @@ class TargetCertificate(Kept):
         With their true labels ``y``, the share of those that are not of the target class: the others are meant to be
         predicted as the target.
         """
+        from poisonproof.core.metrics import number_that_withstand
+
         counted = np.ones(len(self), np.bool_)
         if y is not None:
             counted = self.evaluate(y).truth != self.target

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.core.certificate import number_that_withstand
 from poisonproof.core.votes import UNSEEN_LABEL, class_indices
 from poisonproof.display import percent, shown
 from poisonproof.errors import PoisonproofError
@@ -212,6 +211,21 @@ class Evaluation:
                 f"always answering '{frequent}' would be right {as_often} ({figures})",
             )
         return None
+
+
+def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+    """Attack sizes as an array, or one sentence."""
+    sizes = np.asarray(attack_sizes)
+    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
+        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+    return sizes
+
+
+def number_that_withstand(
+    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any]
+) -> NDArray[np.int64]:
+    """For each attack size, how many of these radii reach it."""
+    return np.asarray(len(radii) - np.searchsorted(np.sort(radii), checked_sizes(attack_sizes)))
 
 
 def codes_and_labels(y: ArrayLike, classes: NDArray[Any], *, inferred: bool) -> tuple[NDArray[np.int64], list[Any]]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.certificate import Act, Certificate, attack_sizes, number_that_withstand
+from poisonproof.core.certificate import Act, Certificate, attack_sizes
 from poisonproof.core.certify import certify, median_radii_against_targets
-from poisonproof.core.metrics import Evaluation, plain
+from poisonproof.core.metrics import Evaluation, number_that_withstand, plain
 from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
