@@ -92,24 +92,26 @@ def test_every_figure_is_counted_again(made, digits):
     certificate = certify(Votes.load(folder / "votes.npy"))
     y, found = digits.test.labels, facts.figures
     right = certificate.labels == y
-    assert found.right == right.sum()
-    for at, size in enumerate(found.attack_sizes):
+    assert found["right"] == right.sum()
+    for row in found["certified"]:
+        size = row["attack_size"]
         held = right & (certificate.radius >= size)
-        assert found.certified[at] == held.sum()
-        assert found.balanced[at] == pytest.approx(np.mean([held[y == c].mean() for c in range(10)]))
+        assert row["right_and_certified"] == held.sum()
+        assert row["balanced"] == pytest.approx(np.mean([held[y == c].mean() for c in range(10)]))
         assert facts.evaluation.exact_fraction(size) == Fraction(int(held.sum()), len(y))
-        assert float(facts.evaluation.exact_fraction(size, balanced=True)) == pytest.approx(found.balanced[at])
-    assert found.majority_share == np.bincount(y).max() / len(y)
-    assert found.majority_label == np.bincount(y).argmax()
-    for row in found.acts:
-        held = certificate.radius_against(row.act)
-        assert row.median_radius == np.percentile(held, 50, method="lower")
-        assert row.half == max(size for size in range(19) if (right & (held >= size)).sum() * 2 >= len(y))
-    assert found.half == found.acts[0].half > 0
-    for row in found.classes:
-        assert (row.n_test, row.right) == ((y == row.label).sum(), (right & (y == row.label)).sum())
-        target = certify(Votes.load(folder / "votes.npy"), target=row.label)
-        assert row.target_median == np.percentile(target.radius[~target.already], 50, method="lower")
+        assert float(facts.evaluation.exact_fraction(size, balanced=True)) == pytest.approx(row["balanced"])
+    assert found["majority"] == {"label": np.bincount(y).argmax(), "share": np.bincount(y).max() / len(y)}
+    for row in found["acts"]:
+        held = certificate.radius_against(row["act"])
+        assert row["median_radius"] == np.percentile(held, 50, method="lower")
+        half = max(size for size in range(19) if (right & (held >= size)).sum() * 2 >= len(y))
+        assert row["half_of_the_test_set"] == half > 0
+    for row in found["classes"]:
+        of_class = y == row["label"]
+        assert (row["samples"], row["right"]) == (of_class.sum(), (right & of_class).sum())
+        target = certify(Votes.load(folder / "votes.npy"), target=row["label"])
+        median = np.percentile(target.radius[~target.already], 50, method="lower")
+        assert row["median_radius_of_others_against_this_target"] == median
     assert facts.verdict.word == "VERIFIED"
 
 
@@ -143,10 +145,11 @@ def test_labels_that_nobody_has_shown_count_as_wrong():
 
     votes = Votes([[0, 0], [1, 1], [0, 0]], Spread.random(2, 1), ["a", "b"], "content", classes_inferred=True)
     found = figures(votes, certify(votes), certify(votes).evaluate(["a", "b", "c"]))
-    assert (found.right, found.n_test) == (2, 3)
-    assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), ("c", 0)]
-    assert found.balanced_accuracy == pytest.approx(2 / 3)
-    assert figures(votes, certify(votes), certify(votes).evaluate(["a", "c", "c"])).half is None
+    assert (found["right"], found["samples"]) == (2, 3)
+    assert [(row["label"], row["right"]) for row in found["classes"]] == [("a", 1), ("b", 1), ("c", 0)]
+    assert found["balanced_accuracy"] == pytest.approx(2 / 3)
+    fewer = figures(votes, certify(votes), certify(votes).evaluate(["a", "c", "c"]))
+    assert fewer["acts"][0] == {"act": "insert_remove", "median_radius": 0, "half_of_the_test_set": None}
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +175,8 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     evaluation = of_the_data(facts)["evaluation"]
     assert evaluation["balanced_accuracy"] == manifest["balanced_accuracy"]
     assert evaluation["majority"]["share"] == manifest["majority_share"]
-    summary = Summary.of(outcome, facts.figures.attack_sizes)
-    assert facts.figures.balanced == tuple(summary.balanced.tolist())
+    summary = Summary.of(outcome, [row["attack_size"] for row in evaluation["certified"]])
+    assert [row["balanced"] for row in evaluation["certified"]] == summary.balanced.tolist()
     assert [row["label"] for row in evaluation["classes"]] == ["no", "yes", "x", "y", "z"]
     rows = {one.label: (one.n_test, one.clean_accuracy) for one in summary.by_class}
     assert {row["label"]: (row["samples"], row["right"] / row["samples"]) for row in evaluation["classes"]} == rows
@@ -248,7 +251,7 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
     assert float(metrics["certified fraction (pointwise)", "attack size 1"]) == float(
         facts.evaluation.exact_fraction(1)
     )
-    assert float(metrics["clean accuracy", "test set"]) == facts.figures.clean_accuracy
+    assert float(metrics["clean accuracy", "test set"]) == facts.evaluation.clean_accuracy
     assert ("share of the largest class", "test set, a constant answer") in metrics
     limits = " ".join(model["modelCard"]["considerations"]["technicalLimitations"])
     assert all(premise.words in limits for premise in facts.certificate.premises)
@@ -287,8 +290,8 @@ def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
     assert record["library_name"] == "poisonproof"
     assert record["datasets"] == [HOSTILE.replace("\n", "\\n")]
     results = record["model-index"][0]["results"][0]["metrics"]
-    assert results[0] == {"type": "accuracy", "name": "clean accuracy", "value": facts.figures.clean_accuracy}
-    assert len(results) == 1 + len(facts.figures.attack_sizes)
+    assert results[0] == {"type": "accuracy", "name": "clean accuracy", "value": facts.evaluation.clean_accuracy}
+    assert len(results) == 1 + len(facts.figures["certified"])
     assert "<b>" not in body
     assert "VERIFIED" in body
     assert "chosen from this data" in body
@@ -523,7 +526,7 @@ def test_a_gate_speaks_junit(made):
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     told = {part.get("name"): part.get("value") for part in suite.iter("property")}
     assert told["verdict"] == "VERIFIED"
-    assert float(told["majority_share"]) == facts.figures.majority_share
+    assert float(told["majority_share"]) == facts.evaluation.majority_share
     failed = suite.findall(".//testcase[failure]")
     assert [case.get("name") for case in failed] == ["certified fraction (pointwise) at attack size 1000000"]
     assert failed[0].find("failure").get("message") == "wanted ≥ 50 %, found 0.0 %"

@@ -25,10 +25,7 @@ def evidence(request, tmp_path_factory):
     folder, digits = tmp_path_factory.mktemp("run"), replace(load("digits"), name=HOSTILE[0])
     run(digits, VOTERS[request.param](digits), folder, RunSettings(votes_only=True))
     facts = gather(folder, digits, verify(folder, data=digits))
-    classes = facts.figures.classes
-    facts = replace(
-        facts, figures=replace(facts.figures, classes=(replace(classes[0], label=HOSTILE[1]), *classes[1:]))
-    )
+    facts.figures["classes"][0]["label"] = HOSTILE[1]
     (folder / "evidence.html").write_text(page(facts))
     return facts, folder / "evidence.html"
 
@@ -44,24 +41,21 @@ def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(ev
     held = (facts.evaluation.right & (facts.certificate.radius >= size)).sum()
     headline, beside = page.locator("h1").inner_text(), page.locator("#beside").inner_text()
     told = headline if facts.evaluation.caution is None else beside
-    assert f"{held:,} of {facts.figures.n_test:,} test samples are predicted right" in told
+    assert f"{held:,} of {len(facts.evaluation):,} test samples are predicted right" in told
     assert facts.evaluation.caution is None or headline == facts.evaluation.caution.headline
     assert (
-        f"would have {percent(facts.figures.majority_share)} %, balanced 10.0 %" in page.locator("#beside").inner_text()
+        f"would have {percent(facts.evaluation.majority_share)} %, balanced 10.0 %"
+        in page.locator("#beside").inner_text()
     )
     rows = [row.split("\t") for row in page.locator("#certified tbody tr").all_inner_texts()]
     figures = facts.figures
-    assert rows[0] == [
-        "clean",
-        f"{figures.right:,}",
-        percent(figures.clean_accuracy),
-        percent(figures.balanced_accuracy),
-    ]
-    for row, size, count, balanced in zip(
-        rows[1:], figures.attack_sizes[1:], figures.certified[1:], figures.balanced[1:], strict=True
-    ):
-        assert row == [f"{size:,}", f"{count:,}", percent(count / figures.n_test), percent(balanced)]
-    half = "–" if figures.half is None else f"{figures.half:,}"
+    shares = figures["clean_accuracy"], figures["balanced_accuracy"]
+    assert rows[0] == ["clean", f"{figures['right']:,}", *map(percent, shares)]
+    for row, said in zip(rows[1:], figures["certified"][1:], strict=True):
+        shares = said["certified_fraction"], said["balanced"]
+        assert row == [f"{said['attack_size']:,}", f"{said['right_and_certified']:,}", *map(percent, shares)]
+    half = figures["acts"][0]["half_of_the_test_set"]
+    half = "–" if half is None else f"{half:,}"
     assert page.locator("#acts tbody tr").first.inner_text().split("\t")[-1] == half
     for name in ("certified", "acts", "classes"):  # a narrow screen may scroll a table, and never cuts its words off
         assert page.locator(f"#about-{name}").bounding_box()["width"] <= width - 32

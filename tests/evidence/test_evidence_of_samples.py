@@ -51,16 +51,18 @@ def test_every_figure_is_counted_again(made):
     model = MODELS[folder.name]().fit(FEW.train.X, FEW.train.labels)
     certificate, votes = model.certify(FEW.test.X), model._votes_of(model._heard(FEW.test.X))
     right, found = certificate.labels == FEW.test.labels, facts.figures
-    assert found.right == right.sum()
-    assert found.certified == tuple((right & (certificate.radius >= size)).sum() for size in found.attack_sizes)
-    assert {row.act for row in found.acts} == set(THREATS)
-    for row in found.acts:
-        held = certificate.radius_against(row.act)
-        assert row.median_radius == np.percentile(held, 50, method="lower")
-        assert (right & (held >= row.half)).sum() * 2 >= len(right) > (right & (held > row.half)).sum() * 2
-    for row in found.classes:
-        against = certify(votes, target=row.label)
-        assert row.target_median == np.percentile(against.radius[~against.already], 50, method="lower")
+    assert found["right"] == right.sum()
+    for row in found["certified"]:
+        assert row["right_and_certified"] == (right & (certificate.radius >= row["attack_size"])).sum()
+    assert {row["act"] for row in found["acts"]} == set(THREATS)
+    for row in found["acts"]:
+        held, half = certificate.radius_against(row["act"]), row["half_of_the_test_set"]
+        assert row["median_radius"] == np.percentile(held, 50, method="lower")
+        assert (right & (held >= half)).sum() * 2 >= len(right) > (right & (held > half)).sum() * 2
+    for row in found["classes"]:
+        against = certify(votes, target=row["label"])
+        median = np.percentile(against.radius[~against.already], 50, method="lower")
+        assert row["median_radius_of_others_against_this_target"] == median
     assert facts.verdict.word == "VERIFIED"
 
 
@@ -88,7 +90,9 @@ def test_every_form_is_valid_and_says_who_votes(made, tmp_path):
     assert told["poisonproof:verdict"] == "VERIFIED"
     assert "training samples that vote" in model["modelCard"]["modelParameters"]["architectureFamily"]
     front, card = (tmp_path / "model-card.md").read_text().split("---\n")[1:]
-    assert yaml.safe_load(front)["model-index"][0]["results"][0]["metrics"][0]["value"] == facts.figures.clean_accuracy
+    assert (
+        yaml.safe_load(front)["model-index"][0]["results"][0]["metrics"][0]["value"] == facts.evaluation.clean_accuracy
+    )
     for words in (card, page(facts)):
         assert facts.certificate.election["words"] in words
         assert "base classifier" not in words

@@ -172,30 +172,42 @@ FORGERIES = (
         words.METHOD,
     ),
     caught(
-        "the method in the manifest alone", edited(lambda m: m.update(method="tight")), 'method is stated as "tight"'
+        "the method in the manifest alone",
+        edited(lambda m: m.update(method="tight")),
+        'method of manifest.json is stated as "tight"',
     ),
-    caught("unit of the certificate", facts(lambda f: f.update(unit="contributors")), "manifest: unit is stated as"),
+    caught(
+        "unit of the certificate",
+        facts(lambda f: f.update(unit="contributors")),
+        "unit of certificate.npz is stated as",
+    ),
     caught(
         "threat model of the certificate",
         facts(lambda f: f["origin"]["threat_model"].update({"flip the label of a training sample": 0})),
-        "origin of the certificate: threat_model",
+        "threat_model of the origin",
     ),
     caught(
         "learner of the certificate",
         facts(lambda f: f["origin"].update(learner="ResNet()")),
-        "origin of the certificate: learner",
+        "learner of the origin",
     ),
     caught("a packed certificate", packed_certificate, "holds packed arrays"),
     # the spread
-    caught("spread of the certificate alone", spread_of_the_certificate, "hold different spreads"),
+    caught("spread of the certificate alone", spread_of_the_certificate, "disagree on 'spread'"),
     caught(
         "spread everywhere, radii kept", ensemble(other_spread((0, 1, 2, 3)), recertify=False), "but its votes give"
     ),
     caught("a spread that is not balanced", unbalanced, "not balanced"),
-    caught("k and d of the manifest", edited(lambda m: m["settings"].update(k=10, d=1)), "states k = 10, d = 1"),
-    caught("k of the certificate", facts(lambda f: f.update(k=10)), "states k = 10, d = 2"),
     caught(
-        "digest of the spread", edited(lambda m: m["settings"].update(spread_digest="0" * 64)), "states a spread digest"
+        "k and d of the manifest",
+        edited(lambda m: m["settings"].update(k=10, d=1)),
+        "k of manifest.json, settings is stated as 10",
+    ),
+    caught("k of the certificate", facts(lambda f: f.update(k=10)), "k of certificate.npz is stated as 10"),
+    caught(
+        "digest of the spread",
+        edited(lambda m: m["settings"].update(spread_digest="0" * 64)),
+        "spread_digest of manifest.json, settings is stated",
     ),
     with_data(
         "spread swapped to d = 1 everywhere, certified anew",
@@ -213,18 +225,18 @@ FORGERIES = (
     caught(
         "classes of the certificate alone",
         facts(lambda f: f["classes"]["values"].__setitem__(9, 11)),
-        "name different classes",
+        "disagree on 'classes'",
     ),
     caught("a class named twice", facts(lambda f: f["classes"]["values"].__setitem__(0, 1)), "names a label twice"),
     caught(
         "classes of the manifest alone",
         edited(lambda m: m["settings"].update(classes=list(range(1, 11)))),
-        "name different classes",
+        "disagree on 'classes'",
     ),
     caught(
         "“inferred” in the certificate alone",
         facts(lambda f: f.update(classes_inferred=True)),
-        "disagree on whether the classes were inferred",
+        "disagree on 'classes_inferred'",
     ),
     with_data(
         "a class renamed everywhere",
@@ -247,7 +259,7 @@ FORGERIES = (
     caught(
         "the invented class dropped, against the premises",
         ensemble(lambda v: {"classes_inferred": False}),
-        "its premises say the opposite",
+        "the premises say the opposite",
         "inferred",
     ),
     never(
@@ -330,7 +342,11 @@ FORGERIES = (
         model(lambda m: m["files"].update({"../votes.npy": "0" * 64})),
         "which is no file of a model",
     ),
-    caught("subset sizes", model(lambda m: m["subset_sizes"].__setitem__(0, 0)), "subset_sizes is stated as"),
+    caught(
+        "subset sizes",
+        model(lambda m: m["subset_sizes"].__setitem__(0, 0)),
+        "subset_sizes of models/model.json is stated as",
+    ),
     with_data(
         "subset digests",
         model(lambda m: m.update(subset_digests="00" * 16 * N)),
@@ -400,7 +416,7 @@ FORGERIES = (
         ensemble(premise("number-of-features", declared=True)),
         "the premise 'number-of-features' is stated with another origin",
     ),
-    caught("premises of the manifest alone", edited(lambda m: m["premises"].pop()), "list different premises"),
+    caught("premises of the manifest alone", edited(lambda m: m["premises"].pop()), "disagree on 'premises'"),
     caught(
         "a premise that only some partitions can be poisoned",
         ensemble(lambda v: {"premises": [*v.premises, reachable_premise(np.arange(N // 2), N)]}),
@@ -432,7 +448,7 @@ FORGERIES = (
     caught(
         "an accuracy between two counts",
         edited(lambda m: m.update(clean_accuracy=m["clean_accuracy"] + 0.001)),
-        "clean_accuracy is stated as",
+        "clean_accuracy of manifest.json is stated as",
     ),
     with_data("an accuracy of one more", edited(one_more_right), words.ACCURACY, "are right"),
     never("the undefended accuracy", edited(lambda m: m.update(undefended_accuracy=0.999)), "the undefended accuracy"),
@@ -447,7 +463,7 @@ FORGERIES = (
     caught(
         "the environment of the manifest alone",
         edited(lambda m: m["environment"].update(numpy="9.9")),
-        "origin of the certificate: environment",
+        "environment of the origin",
     ),
     never(
         "how the data were read",
@@ -471,15 +487,29 @@ FORGERIES = (
     caught(
         "the threat model",
         edited(lambda m: m["threat_model"].update({"change a test sample": 1})),
-        "threat_model: change a test sample is stated as 1",
+        "threat_model of manifest.json: change a test sample is stated as 1",
     ),
     caught(
-        "the unit of the manifest", edited(lambda m: m.update(unit="contributors")), "unit of the manifest is stated as"
+        "the unit of the manifest",
+        edited(lambda m: m.update(unit="contributors")),
+        "unit of manifest.json is stated as",
     ),
-    caught("the number of training samples", edited(lambda m: m.update(n_train=60_000)), "n_train is stated as 60000"),
-    caught("the number of test samples", edited(lambda m: m.update(n_test=41)), "n_test is stated as 41"),
-    caught("empty subsets", edited(lambda m: m.update(empty_subsets=1)), "empty_subsets is stated as 1"),
-    caught("“votes only”", edited(lambda m: m["settings"].update(votes_only=True)), "votes_only is stated as"),
+    caught(
+        "the number of training samples",
+        edited(lambda m: m.update(n_train=60_000)),
+        "n_train of manifest.json is stated as 60000",
+    ),
+    caught(
+        "the number of test samples", edited(lambda m: m.update(n_test=41)), "n_test of manifest.json is stated as 41"
+    ),
+    caught(
+        "empty subsets", edited(lambda m: m.update(empty_subsets=1)), "empty_subsets of manifest.json is stated as 1"
+    ),
+    caught(
+        "“votes only”",
+        edited(lambda m: m["settings"].update(votes_only=True)),
+        "votes_only of manifest.json, settings is stated as",
+    ),
     caught("“no rankings”", edited(lambda m: m["settings"].update(rankings=None)), "rankings is stated as"),
     never(
         "an entry that nobody knows",
@@ -561,7 +591,7 @@ FORGERIES = (
     caught(
         "ballots: an entry of the rule that the kept model does not have",
         election(blessed=True),
-        "parameters: blessed is stated as null",
+        "parameters of models/model.json: blessed is stated as null",
         "ballots",
     ),
     never(
@@ -587,29 +617,32 @@ FORGERIES = (
     caught(
         "ballots: the threshold of the kept model",
         model(lambda m: m["parameters"].update(near=9.9)),
-        r"parameters: near is stated as 9\.9",
+        r"parameters of models/model.json: near is stated as 9\.9",
         "ballots",
     ),
     caught(
         "neighbours: the number of neighbours of the kept model",
         model(lambda m: m["parameters"].update(n_neighbors=1)),
-        "parameters: n_neighbors is stated as 1",
+        "parameters of models/model.json: n_neighbors is stated as 1",
         "neighbours",
     ),
     caught(
         "ballots: the scale of the kept model",
         model(lambda m: m.update(steps_per_unit=1.0)),
-        "steps_per_unit is stated as 1",
+        "steps_per_unit of models/model.json is stated as 1",
         "ballots",
     ),
     caught(
         "ballots: the classes of the kept model",
         model(lambda m: m["classes"]["values"].reverse()),
-        r"classes: values is stated as",
+        "disagree on 'classes'",
         "ballots",
     ),
     caught(
-        "ballots: the premises of the kept model", model(lambda m: m["premises"].pop()), "premises is stated", "ballots"
+        "ballots: the premises of the kept model",
+        model(lambda m: m["premises"].pop()),
+        "disagree on 'premises'",
+        "ballots",
     ),
     with_data(
         "ballots: another map kept", kept_map, of_samples.KEPT_VOTERS, "the map that was kept is not the one", "ballots"
@@ -624,7 +657,7 @@ FORGERIES = (
     caught(
         "ballots: premises of the manifest alone",
         edited(lambda m: m["premises"].pop()),
-        "list different premises",
+        "disagree on 'premises'",
         "ballots",
     ),
     caught(
@@ -690,7 +723,7 @@ FORGERIES = (
             lambda m: m["settings"].update(learner="ballots, map of the heavens"),
             lambda f: f["origin"].update(learner="ballots, map of the heavens"),
         ),
-        "learner is stated as",
+        "learner of manifest.json, settings is stated as",
         "ballots",
     ),
     caught(
@@ -705,7 +738,7 @@ FORGERIES = (
     caught(
         "ballots: the split of the counts alone",
         counts(lambda held, said: said["split"].update(dtype="uint8")),
-        "state different splits",
+        "disagree on 'split'",
         "ballots",
     ),
     with_data(

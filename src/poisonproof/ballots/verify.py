@@ -31,8 +31,17 @@ from poisonproof.ballots.verify_arithmetic import (
     squares,
 )
 from poisonproof.errors import PoisonproofError
-from poisonproof.verification import claims, fields, formal
-from poisonproof.verification.checks import NO_VOTES, NOT_WANTED, Given, VoterChecks, Wanted, check_equal
+from poisonproof.verification import fields, formal
+from poisonproof.verification.checks import (
+    ANY,
+    NO_VOTES,
+    NOT_WANTED,
+    Given,
+    Premises,
+    VoterChecks,
+    Wanted,
+    check_equal,
+)
 from poisonproof.verification.content import complete, content_hashes, labels_of, places_among
 from poisonproof.verification.files import (
     MODEL,
@@ -61,6 +70,9 @@ LAYOUTS = {
     for method, counts in COUNTS.items()
 }
 OWN_MAP = "own"  # somebody's own, of which a run holds no code
+CHOSEN = {"near", "number-of-neighbors"}
+CHOICE = "choice-of-method"
+"""A premise of runs whose method a pilot chose; the parameters that it chose with it are not declared either."""
 NO_PARAMETERS = ("method", "map", "class_sizes", "steps_per_unit")  # of the election, which a model keeps elsewhere
 DETAILS = {
     "ballots": "Theorems 1 to 4 of docs/proofs/ballots.md",
@@ -96,8 +108,9 @@ _OF_COUNTS: Mapping[str, Sequence[str]] = {
 }
 FIELDS: fields.Table = {
     "manifest.json": fields.but(fields.OF_A_MANIFEST, manifest=("environments", "made_in")),
-    "manifest.json, settings": fields.but(fields.OF_SETTINGS, election=("k", "d", "spread_digest", "election")),
-    "manifest.json, settings, election": {
+    fields.SETTINGS: fields.but(fields.OF_SETTINGS, election=("k", "d", "spread_digest", "election")),
+    "the origin in certificate.npz": fields.OF_THE_ORIGIN,
+    f"{fields.SETTINGS}, election": {
         "election": ("method", "near", "n_neighbors", "one_sided", "voices", "class_sizes", "steps_per_unit"),
         "premises": ("class_sizes_from", "map"),
     },
@@ -108,7 +121,8 @@ FIELDS: fields.Table = {
     "neighbours.npz": _OF_COUNTS,
     MODEL: {
         "files": ("format", "files", "digest"),
-        "manifest": ("type", "parameters", "sizes", "steps_per_unit", "classes", "classes_inferred_", "split"),
+        "classes": ("classes",),
+        "manifest": ("type", "parameters", "sizes", "steps_per_unit", "classes_inferred_", "split"),
         "premises": ("premises",),
         OF_MODEL: ("contributors", "feature_names", "n_features_in_", "n_dropped_", "kind_of_samples_"),
     },
@@ -168,7 +182,7 @@ class SampleChecks(VoterChecks):
             "margin": lambda: self._compare("margins and runners-up", "margin", "runner_up"),
             "radius": self.radius,
             "premises": self.premises,
-            "manifest": lambda: self.check_statements(self._of_the_run),
+            "manifest": self.statements,
             "data": lambda: str(bool(self.same_data())) and "the data at hand have the digests that are stated.",
             "accuracy": self.accuracy,
             "recount": self.recount,
@@ -195,11 +209,6 @@ class SampleChecks(VoterChecks):
         yield from super().not_covered(made)
         yield FIXED_MAP
         yield BEFOREHAND
-
-    @property
-    def voter_records(self) -> dict[str, dict[str, Any]]:
-        """The records that describe the same voters; what the model states of them is another check."""
-        return {name: record for name, record in self.files.records.items() if name != MODEL}
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -371,40 +380,32 @@ class SampleChecks(VoterChecks):
         words = f"{self.share()} radii follow from the votes by {DETAILS[self.method]}"
         return self.finding(words, "radii", "recomputed")
 
-    def premises(self) -> str:
-        """The premises are the same in every file, and those that follow from the election say so."""
-        by_code, settings = self.agreed_premises(), self.files.settings
-        wanted = self._expected_premises(settings["election"], by_pilot=claims.CHOICE in by_code)
-        of_data = self.premises_of_data(by_code)
-        for code in claims.CHOSEN.intersection(of_data):  # the data say who chose it; its value follows from the rule
-            of_data[code] = (wanted[code][0], of_data[code][1])
-        return claims.hold(by_code, wanted | of_data)
-
-    def _expected_premises(self, election: dict[str, Any], *, by_pilot: bool) -> claims.Expected:
-        """The premises that such a run must have; ``by_pilot`` if a pilot on this data chose the method."""
-        settings = self.files.settings
-        width, declared = claims.features(settings["split"])
+    def expected_premises(self, stated: Premises) -> Premises:
+        """Map, and what decides the election; not declared, if a pilot on this data chose it."""
+        settings, declared = self.files.settings, CHOICE not in stated
+        election = settings["election"]
         words = map_in_words(election)
-        expected: claims.Expected = {
-            "map": (claims.ANY if words is None else words, election["map"].get("trusted", True)),
-            "classes": (settings["classes"], not self.inferred),
-            "fitted-before-the-split": ([], None),
-            "number-of-features": (claims.ANY if width is None else width, declared),
-        }
+        of_map = ANY if words is None else words
+        expected: Premises = {"map": (of_map, election["map"].get("trusted", True))}
         if not self.by_ballots:
-            return expected | {"number-of-neighbors": (election["n_neighbors"], not by_pilot)}
+            return expected | {"number-of-neighbors": (election["n_neighbors"], declared)}
         sizes: Any = election["class_sizes"]
         if election["one_sided"]:
             sizes = {}
         elif sizes is not None:
             sizes = {"sizes": sizes, "source": election["class_sizes_from"]}
         expected |= {
-            "near": (near_of(election), not by_pilot),
+            "near": (near_of(election), declared),
             "class-sizes": (sizes, None if sizes is None else True),
         }
         if settings["split"]["kind"] == "group":
             expected["votes-per-contributor"] = (election["voices"], True)
         return expected
+
+    def premises_of_data(self, stated: Premises) -> Premises:
+        """The data say who chose threshold or number of neighbours; the value follows from the rule."""
+        expected, of_rule = super().premises_of_data(stated), self.expected_premises(stated)
+        return expected | {code: (of_rule[code][0], expected[code][1]) for code in CHOSEN & expected.keys()}
 
     @property
     def threats(self) -> dict[str, Any]:
@@ -412,34 +413,27 @@ class SampleChecks(VoterChecks):
         threats = super().threats
         return threats | {FLIP: 2} if FLIP in threats else threats
 
-    def _of_the_run(self, manifest: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-        settings, facts, model = self.files.settings, self.files.facts, self.files.model
+    def check_statements_of_run(self, manifest: dict[str, Any]) -> None:
+        """What a run of base classifiers would have is not stated, and the kept model follows the same rule."""
+        settings, model = self.files.settings, self.files.model
         chosen, sizes = settings["election"], settings["election"].get("class_sizes")
-        statements: dict[str, tuple[Any, Any]] = {
-            "environments": (manifest["environments"], [manifest["environment"]]),
-            "made_in": (manifest["made_in"], []),
-            "empty_subsets": (manifest["empty_subsets"], None),
-            "rankings and pooled": ([settings["rankings"], settings["pooled"]], [None, None]),
-        }
+        self.check_said("environments", [manifest["environment"]])
+        self.check_said("made_in", [])
+        for name in ("empty_subsets", "rankings", "pooled"):
+            self.check_said(name, None)
         if chosen["map"]["name"] != OWN_MAP:
-            statements["learner"] = (settings["learner"], f"{chosen['method']}, map {chosen['map']['name']}")
+            self.check_said("learner", f"{chosen['method']}, map {chosen['map']['name']}")
         if settings["split"]["kind"] != "group":
-            statements["n_train"] = (manifest["n_train"], self.stated["n_voters"])
+            self.check_said("n_train", self.stated["n_voters"])
         if model is None:
-            return statements
-        expected = {  # a model with another rule would answer otherwise
-            "type": TYPES[chosen["method"]],
-            "steps_per_unit": chosen["steps_per_unit"],
-            "sizes": self.counts.arrays["sizes"].tolist() if isinstance(sizes, list) else sizes,
-            "classes": facts["classes"],
-            "classes_inferred_": facts["classes_inferred"],
-            "split": facts["split"],
-            "premises": facts["premises"],
-        }
-        statements |= {f"{MODEL}: {name}": (model[name], right) for name, right in expected.items()}
+            return
+        self.check_said("type", TYPES[chosen["method"]])  # a model with another rule would answer otherwise
+        self.check_said("sizes", self.counts.arrays["sizes"].tolist() if isinstance(sizes, list) else sizes)
+        self.check_said("classes_inferred_", self.inferred)
+        self.check_said("steps_per_unit", chosen["steps_per_unit"])
         rule = {name: value for name, value in model["parameters"].items() if name not in ("scale", "features")}
         of_election = {name: value for name, value in chosen.items() if name not in NO_PARAMETERS}
-        return statements | {f"{MODEL}: parameters": (rule, of_election)}
+        check_equal(f"parameters of {MODEL}", rule, of_election)
 
     @cached_property
     def voters(self) -> VoterRows:

@@ -349,7 +349,7 @@ def gate(
     else:
         title = (
             f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
-            f"on {percent(facts.figures.majority_share)} %"
+            f"on {percent(facts.evaluation.majority_share)} %"
         )
         rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in checked]
         output.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)

@@ -1,17 +1,19 @@
 """The documents of the evidence about a run: the same facts in four forms, and a statement that names them all.
 
 In-toto statements (v1), ours with every fact by ``certificate-v2.schema.json`` and one of a vetted type with the
-verifier's verdict; a CycloneDX 1.6 bill of materials, whose components ``cyclonedx-python-lib`` writes (it has no class
-for ``modelCard`` yet, so the card is put into its output, and the whole is validated against the schema that it ships);
-a model card in Markdown with YAML front matter, as model hubs read it; and a page that opens without a network.
+verifier's verdict; a CycloneDX 1.6 bill of materials, validated against the schema that ``cyclonedx-python-lib`` ships
+(which has no class for ``modelCard`` yet); a model card in Markdown with YAML front matter, as model hubs read it; and
+a page that opens without a network.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
+from uuid import uuid4
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
@@ -20,7 +22,7 @@ from poisonproof import __version__
 from poisonproof.core.certificate import Certificate
 from poisonproof.display import in_markdown, percent, shown, survival, ticks
 from poisonproof.errors import missing_extra
-from poisonproof.evidence.facts import ACTS, Facts, Figures, threats_of, voters_of
+from poisonproof.evidence.facts import ACTS, Facts, threats_of, voters_of
 from poisonproof.premises import to_records
 
 STATEMENT, TEST_RESULT = "statement.json", "test-result.json"
@@ -96,45 +98,11 @@ def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, 
 
 def of_the_data(facts: Facts) -> dict[str, Any]:
     """What follows from the run and its data together."""
-    figures = facts.figures
     training = {name: digest for name, digest in facts.digests.items() if not name.endswith("_test")}
     test = {name: digest for name, digest in facts.digests.items() if name.endswith("_test")}
     return {
         "training": {"dataset": facts.dataset, "samples": facts.manifest["n_train"], "sha256": training},
-        "evaluation": {
-            "dataset": facts.dataset,
-            "samples": figures.n_test,
-            "sha256": test,
-            "right": figures.right,
-            "clean_accuracy": figures.clean_accuracy,
-            "balanced_accuracy": figures.balanced_accuracy,
-            "majority": {"label": figures.majority_label, "share": figures.majority_share},
-            "median_radius": figures.median_radius,
-            "acts": [
-                {"act": row.act, "median_radius": row.median_radius, "half_of_the_test_set": row.half}
-                for row in figures.acts
-            ],
-            "certified": [
-                {"attack_size": size, "right_and_certified": count, "certified_fraction": share, "balanced": balanced}
-                for size, count, share, balanced in zip(
-                    figures.attack_sizes,
-                    figures.certified,
-                    figures.certified_fractions,
-                    figures.balanced,
-                    strict=True,
-                )
-            ],
-            "classes": [
-                {
-                    "label": row.label,
-                    "samples": row.n_test,
-                    "right": row.right,
-                    "right_and_certified": list(row.certified),
-                    "median_radius_of_others_against_this_target": row.target_median,
-                }
-                for row in figures.classes
-            ],
-        },
+        "evaluation": {"dataset": facts.dataset, "sha256": test, **facts.figures},
     }
 
 
@@ -175,14 +143,82 @@ def violation(stated: Any) -> str | None:
 def bom(facts: Facts) -> str:
     """The bill of materials as JSON, valid by the schema; a defect of ours if it is not."""
     try:
-        from cyclonedx.output import make_outputter
-        from cyclonedx.schema import OutputFormat, SchemaVersion
+        from cyclonedx.schema import SchemaVersion
+        from cyclonedx.spdx import is_supported_id
         from cyclonedx.validation.json import JsonStrictValidator
     except ImportError:
         raise missing_extra("A CycloneDX bill of materials", "cyclonedx-python-lib", "evidence") from None
-    plain = make_outputter(_components(facts), OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
-    record = json.loads(plain)
-    record["metadata"]["component"]["modelCard"] = _bom_card(facts)
+
+    def hashed(digest: str) -> dict[str, Any]:
+        return {"hashes": [{"alg": "SHA-256", "content": digest}]} if SHA_256.fullmatch(digest) else {}
+
+    def properties(given: dict[str, str]) -> list[dict[str, str]]:
+        return [{"name": f"poisonproof:{name}", "value": value} for name, value in sorted(given.items())]
+
+    model = {
+        "type": "machine-learning-model",
+        "bom-ref": "model",
+        "name": facts.name,
+        "description": f"{facts.voters.sentence}, whose predictions carry a proof against training-data poisoning "
+        f"({facts.certificate.method}); radii count {facts.certificate.unit}.",
+        **hashed(facts.artefacts["manifest.json"]),
+        "components": [
+            {"type": "file", "bom-ref": f"file:{name}", "name": name, **hashed(digest)}
+            for name, digest in facts.artefacts.items()
+        ],
+        "properties": properties(
+            {
+                "method": facts.certificate.method,
+                **_flat(facts.voters.parameters),
+                "unit": facts.certificate.unit,
+                "verdict": facts.verdict.word,
+            }
+        ),
+        "modelCard": _bom_card(facts),
+    }
+    parts: list[dict[str, Any]] = [
+        {
+            "type": "data",
+            "bom-ref": reference,
+            "name": f"{facts.dataset}, {words}",
+            "properties": properties(
+                {
+                    f"sha256:{name}": digest
+                    for name, digest in facts.digests.items()
+                    if name.endswith("_test") == (reference == TEST)
+                }
+            ),
+        }
+        for reference, words in ((TRAINING, "training samples"), (TEST, "test samples"))
+    ]
+    for encoder in (premise.value for premise in facts.certificate.premises if premise.code == "encoder"):
+        licence = encoder["licence"]
+        parts.append(
+            {
+                "type": "machine-learning-model",
+                "bom-ref": f"encoder:{encoder['name']}",
+                "name": encoder["name"],
+                "version": encoder["version"],
+                "description": f"{encoder['source']}; trained on {encoder['trained_on']}",
+                **hashed(encoder["weights"]),
+                "licenses": [{"license": {"id" if is_supported_id(licence) else "name": licence}}],
+            }
+        )
+    tool = {"type": "library", "bom-ref": "poisonproof", "name": "poisonproof", "version": __version__}
+    record = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": uuid4().urn,
+        "version": 1,
+        "metadata": {
+            "timestamp": datetime.now(UTC).isoformat(),
+            "tools": {"components": [{**tool, "licenses": [{"license": {"id": "BSD-3-Clause"}}]}]},
+            "component": model,
+        },
+        "components": parts,
+        "dependencies": [{"ref": "model", "dependsOn": [part["bom-ref"] for part in parts]}],
+    }
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     errors = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if errors:
@@ -190,87 +226,12 @@ def bom(facts: Facts) -> str:
     return text
 
 
-def _components(facts: Facts) -> Any:
-    from cyclonedx.contrib.license.factories import LicenseFactory
-    from cyclonedx.model import HashAlgorithm, HashType, Property
-    from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component, ComponentType
-
-    def hashed(digest: str) -> HashType:
-        return HashType(alg=HashAlgorithm.SHA_256, content=digest)
-
-    licence = LicenseFactory()
-    tool = Component(
-        name="poisonproof",
-        version=__version__,
-        type=ComponentType.LIBRARY,
-        bom_ref="poisonproof",
-        licenses=[licence.make_from_string("BSD-3-Clause")],
-    )
-    artefacts = [
-        Component(name=name, type=ComponentType.FILE, bom_ref=f"file:{name}", hashes=[hashed(digest)])
-        for name, digest in facts.artefacts.items()
-    ]
-    model = Component(
-        name=facts.name,
-        type=ComponentType.MACHINE_LEARNING_MODEL,
-        bom_ref="model",
-        description=_summary(facts),
-        hashes=[hashed(facts.artefacts["manifest.json"])],
-        components=artefacts,
-        properties=[
-            Property(name=f"poisonproof:{name}", value=value)
-            for name, value in {
-                "method": facts.certificate.method,
-                **facts.voters.flat,
-                "unit": facts.certificate.unit,
-                "verdict": facts.verdict.word,
-            }.items()
-        ],
-    )
-    data = [
-        Component(
-            name=f"{facts.dataset}, {words}",
-            type=ComponentType.DATA,
-            bom_ref=reference,
-            properties=[
-                Property(name=f"poisonproof:sha256:{name}", value=digest)
-                for name, digest in facts.digests.items()
-                if name.endswith("_test") == (reference == TEST)
-            ],
-        )
-        for reference, words in ((TRAINING, "training samples"), (TEST, "test samples"))
-    ]
-    encoders = [
-        Component(
-            name=encoder["name"],
-            version=encoder["version"],
-            type=ComponentType.MACHINE_LEARNING_MODEL,
-            bom_ref=f"encoder:{encoder['name']}",
-            licenses=[licence.make_from_string(encoder["licence"])],
-            hashes=[hashed(encoder["weights"])] if SHA_256.fullmatch(encoder["weights"]) else [],
-            description=f"{encoder['source']}; trained on {encoder['trained_on']}",
-        )
-        for encoder in _encoders(facts)
-    ]
-    record = Bom(components=[*data, *encoders])
-    record.metadata.component = model
-    record.metadata.tools.components.add(tool)
-    record.register_dependency(model, [*data, *encoders])
-    return record
-
-
-def _encoders(facts: Facts) -> list[dict[str, Any]]:
-    """Encoders that stand in front of the voters, as the premises of the certificate name them."""
-    return [premise.value for premise in facts.certificate.premises if premise.code == "encoder"]
-
-
-def _summary(facts: Facts) -> str:
-    certificate = facts.certificate
-    return (
-        f"{facts.voters.sentence}, whose predictions carry a proof against training-data poisoning "
-        f"({certificate.method}); radii count {certificate.unit}."
-    )
+def _flat(values: dict[str, Any], above: str = "") -> dict[str, str]:
+    """Names with dots for a record inside a record, for forms that know names and texts only."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": str(value)}
+    return flat
 
 
 def _bom_card(facts: Facts) -> dict[str, Any]:
@@ -294,8 +255,8 @@ def _bom_card(facts: Facts) -> dict[str, Any]:
                 "A radius says nothing about whether a prediction is right.",
             ],
             "performanceTradeoffs": [
-                f"Clean accuracy {percent(facts.figures.clean_accuracy)} %; a constant answer reaches "
-                f"{percent(facts.figures.majority_share)} % and cannot be poisoned either."
+                f"Clean accuracy {percent(facts.evaluation.clean_accuracy)} %; a constant answer reaches "
+                f"{percent(facts.evaluation.majority_share)} % and cannot be poisoned either."
             ],
             "ethicalConsiderations": [
                 {
@@ -309,37 +270,28 @@ def _bom_card(facts: Facts) -> dict[str, Any]:
     }
 
 
-def metrics(figures: Figures) -> list[dict[str, str]]:
+def metrics(figures: dict[str, Any]) -> list[dict[str, str]]:
     """Clean, balanced and majority figures, certified fractions by attack size, and the same per class."""
     rows = [
-        ("clean accuracy", figures.clean_accuracy, "test set"),
-        ("balanced accuracy", figures.balanced_accuracy, "test set, mean over classes"),
-        ("share of the largest class", figures.majority_share, "test set, a constant answer"),
+        ("clean accuracy", repr(figures["clean_accuracy"]), "test set"),
+        ("balanced accuracy", repr(figures["balanced_accuracy"]), "test set, mean over classes"),
+        ("share of the largest class", repr(figures["majority"]["share"]), "test set, a constant answer"),
     ]
-    for at, size in enumerate(figures.attack_sizes):
-        rows.append(("certified fraction (pointwise)", figures.certified_fractions[at], f"attack size {size}"))
-        rows.append(("balanced certified fraction (pointwise)", figures.balanced[at], f"attack size {size}"))
-    for row in figures.classes:
-        if not row.n_test:
-            continue
-        rows.append(("clean accuracy", row.right / row.n_test, f"class {row.label}"))
-        for at, size in enumerate(figures.attack_sizes):
-            share = row.certified[at] / row.n_test
-            rows.append(("certified fraction (pointwise)", share, f"class {row.label}, attack size {size}"))
-    entries = [{"type": name, "value": repr(value), "slice": where} for name, value, where in rows]
-    entries += [
-        {"type": "median radius", "value": str(row.median_radius), "slice": f"act: {ACTS[row.act]}"}
-        for row in figures.acts
-    ]
-    return entries + [
-        {
-            "type": "median radius against being turned to this class",
-            "value": str(row.target_median),
-            "slice": f"target {row.label}",
-        }
-        for row in figures.classes
-        if row.target_median is not None
-    ]
+    for row in figures["certified"]:
+        where = f"attack size {row['attack_size']}"
+        rows.append(("certified fraction (pointwise)", repr(row["certified_fraction"]), where))
+        rows.append(("balanced certified fraction (pointwise)", repr(row["balanced"]), where))
+    for one in figures["classes"]:
+        label, target = one["label"], one["median_radius_of_others_against_this_target"]
+        if one["samples"]:
+            rows.append(("clean accuracy", repr(one["right"] / one["samples"]), f"class {label}"))
+            for row, count in zip(figures["certified"], one["right_and_certified"], strict=True):
+                where = f"class {label}, attack size {row['attack_size']}"
+                rows.append(("certified fraction (pointwise)", repr(count / one["samples"]), where))
+        if target is not None:
+            rows.append(("median radius against being turned to this class", str(target), f"target {label}"))
+    rows += [("median radius", str(row["median_radius"]), f"act: {ACTS[row['act']]}") for row in figures["acts"]]
+    return [{"type": name, "value": value, "slice": where} for name, value, where in rows]
 
 
 def card(facts: Facts) -> str:
@@ -385,6 +337,6 @@ def _rendered(template: str, escaped: Any, filters: dict[str, Any], facts: Facts
         certificate=facts.certificate,
         voters=facts.voters,
         unit=facts.certificate.unit,
-        acts={ACTS[row.act]: row for row in facts.figures.acts},
+        acts={ACTS[row["act"]]: row for row in facts.figures["acts"]},
         **given,
     )

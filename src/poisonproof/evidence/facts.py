@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,78 +20,6 @@ from poisonproof.runs.election import Election, election_named
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import CheckFailed, Verdict
 
-
-@dataclass(frozen=True)
-class Voters:
-    """One kind of voters in words and in fields.
-
-    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
-    nothing, because no checker could tell whether it is true; ``if_verified`` and ``if_consistent`` say what a verdict
-    of VERIFIED, and of no more than CONSISTENT, means for them.
-    """
-
-    sentence: str
-    architecture: str
-    parameters: dict[str, Any]
-    if_verified: str
-    if_consistent: str
-
-    @property
-    def flat(self) -> dict[str, str]:
-        """The parameters for forms that know names and texts only."""
-        return {name: str(value) for name, value in _flattened(self.parameters)}
-
-
-def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> Voters:
-    """The voters of a run."""
-    learner = str(manifest["settings"]["learner"])
-    if certificate.spread is None:
-        return _samples(certificate, manifest, learner)
-    spread = certificate.spread
-    return Voters(
-        f"An ensemble of {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d}, learner {learner})",
-        "ensemble by Finite Aggregation",
-        {
-            "k": spread.k,
-            "d": spread.d,
-            "base_classifiers": spread.n_subsets,
-            "spread_digest": spread.digest,
-        },
-        "base classifiers voted again as stated",
-        "the votes themselves are the maker's word",
-    )
-
-
-def _samples(certificate: Certificate, manifest: dict[str, Any], learner: str) -> Voters:
-    election, settings = certificate.election, dict(manifest["settings"]["election"])
-    assert election is not None
-    if manifest["settings"]["split"]["kind"] != "group":
-        settings.pop("voices", None)  # of contributors alone
-    if not isinstance(settings.get("class_sizes"), list):
-        settings.pop("class_sizes_from", None)  # of sizes that there are
-    return Voters(
-        f"A classifier without training, in which {election['words']} ({learner})",
-        f"training samples that vote through a fixed map ({certificate.method})",
-        {
-            "election": {
-                "voters": election["n_voters"],
-                "words": election["words"],
-                **settings,
-            }
-        },
-        "the training samples were counted again, in the map that is stated, and voted as stated",
-        "how the training samples voted is the maker's word",
-    )
-
-
-def _flattened(values: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Names with dots, for a record inside a record."""
-    rows: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        rows += _flattened(value, f"{above}{name}.") if isinstance(value, dict) else [(f"{above}{name}", value)]
-    return rows
-
-
 MANIFEST = "manifest.json"
 ACTS: dict[Act, str] = {
     "insert_remove": "insert and remove",
@@ -102,81 +30,54 @@ ACTS: dict[Act, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ClassFigures:
-    """The test samples of one class: how many, how many are right, and right with a radius of each attack size.
+class Voters(NamedTuple):
+    """One kind of voters in words and in fields.
 
-    ``target_median`` is the median radius of all other predictions against being turned to this class; None where
-    there are none, and for labels that are no class.
+    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
+    nothing, because no checker could tell whether it is true.
     """
 
-    label: Any
-    n_test: int
-    right: int
-    certified: tuple[int, ...]
-    target_median: int | None
+    sentence: str
+    architecture: str
+    parameters: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ActFigures:
-    """An attacker who does nothing but one kind of act: how many of them half of the predictions withstand.
-
-    ``half`` is how many of them half of the test set withstands and is right besides; None if less than half is right.
-    """
-
-    act: Act
-    median_radius: int
-    half: int | None
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Counts over the test set, and what a constant answer would reach.
-
-    ``certified[s]`` test samples are right and have a radius of at least ``attack_sizes[s]`` (pointwise); ``balanced``
-    is the mean over the classes of the test set of the same share, ``majority_share`` that of its largest class.
-    """
-
-    n_test: int
-    right: int
-    attack_sizes: tuple[int, ...]
-    certified: tuple[int, ...]
-    balanced: tuple[float, ...]
-    balanced_accuracy: float
-    majority_label: Any
-    majority_share: float
-    median_radius: int
-    acts: tuple[ActFigures, ...]
-    classes: tuple[ClassFigures, ...]
-
-    @property
-    def clean_accuracy(self) -> float:
-        """Share of test samples that are right."""
-        return self.right / self.n_test
-
-    @property
-    def half(self) -> int | None:
-        """The attack size, insertions and removals together, that half of the test set withstands and is right."""
-        return next(row.half for row in self.acts if row.act == "insert_remove")
-
-    @property
-    def certified_fractions(self) -> tuple[float, ...]:
-        """Share of test samples that are right and have a radius of each attack size (pointwise)."""
-        return tuple(count / self.n_test for count in self.certified)
+def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> Voters:
+    """The voters of a run."""
+    settings, spread, election = manifest["settings"], certificate.spread, certificate.election
+    learner = str(settings["learner"])
+    if spread is not None:
+        return Voters(
+            f"An ensemble of {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d}, "
+            f"learner {learner})",
+            "ensemble by Finite Aggregation",
+            {"k": spread.k, "d": spread.d, "base_classifiers": spread.n_subsets, "spread_digest": spread.digest},
+        )
+    assert election is not None
+    rule = dict(settings["election"])
+    if settings["split"]["kind"] != "group":
+        rule.pop("voices", None)  # of contributors alone
+    if not isinstance(rule.get("class_sizes"), list):
+        rule.pop("class_sizes_from", None)  # of sizes that there are
+    return Voters(
+        f"A classifier without training, in which {election['words']} ({learner})",
+        f"training samples that vote through a fixed map ({certificate.method})",
+        {"election": {"voters": election["n_voters"], "words": election["words"], **rule}},
+    )
 
 
 @dataclass(frozen=True)
 class Facts:
     """Everything that evidence is made from.
 
-    ``artefacts`` are the files of the run with their SHA-256, ``digests`` those of the data that were at hand,
-    ``y`` the labels of the test samples.
+    ``figures`` are what every form says of the test set (see `figures`), ``artefacts`` the files of the run with their
+    SHA-256, ``digests`` those of the data that were at hand, ``y`` the labels of the test samples.
     """
 
     name: str
     manifest: dict[str, Any]
     certificate: Certificate
-    figures: Figures
+    figures: dict[str, Any]
     artefacts: dict[str, str]
     digests: dict[str, str]
     y: Any
@@ -269,30 +170,48 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
 
 
-def figures(votes: Any, certificate: Certificate, found: Evaluation) -> Figures:
-    """The figures of the certificate, and how each class stands as a target."""
+def figures(votes: Any, certificate: Certificate, found: Evaluation) -> dict[str, Any]:
+    """Counts over the test set and what a constant answer would reach, as plain values; pointwise.
+
+    ``acts``: how many of one kind of act alone half of the predictions withstand, and half of the test set, which is
+    right besides (None if less is right). ``classes`` have the median radius of all other predictions against being
+    turned to each; None where there are none, and for labels that are no class.
+    """
     sizes = attack_sizes(certificate)
     medians = dict(enumerate(median_radii_against_targets(votes, certificate)))
+    counts = number_that_withstand(found.radius[found.right], sizes).tolist()
+    balanced = found.certified_fraction_balanced(sizes).tolist()
     classes = []
     for code, label in enumerate(found.labels):
         of_class = found.truth == code
         radii = found.radius[of_class & found.right]
-        certified = tuple(number_that_withstand(radii, sizes).tolist())
-        classes.append(ClassFigures(plain(label), int(of_class.sum()), len(radii), certified, medians.get(code)))
+        classes.append(
+            {
+                "label": plain(label),
+                "samples": int(of_class.sum()),
+                "right": len(radii),
+                "right_and_certified": number_that_withstand(radii, sizes).tolist(),
+                "median_radius_of_others_against_this_target": medians.get(code),
+            }
+        )
     against = {act: certificate.radius_against(act) for act in ACTS}
-    return Figures(
-        len(certificate),
-        int(found.right.sum()),
-        tuple(sizes),
-        tuple(number_that_withstand(found.radius[found.right], sizes).tolist()),
-        tuple(found.certified_fraction_balanced(sizes).tolist()),
-        found.balanced_accuracy,
-        max(classes, key=lambda one: one.n_test).label,
-        found.majority_share,
-        _median(certificate.radius),
-        tuple(ActFigures(act, _median(radius), found.half(radius)) for act, radius in against.items()),
-        tuple(classes),
-    )
+    return {
+        "samples": len(found),
+        "right": int(found.right.sum()),
+        "clean_accuracy": found.clean_accuracy,
+        "balanced_accuracy": found.balanced_accuracy,
+        "majority": {"label": max(classes, key=lambda one: one["samples"])["label"], "share": found.majority_share},
+        "median_radius": _median(certificate.radius),
+        "acts": [
+            {"act": act, "median_radius": _median(radius), "half_of_the_test_set": found.half(radius)}
+            for act, radius in against.items()
+        ],
+        "certified": [
+            {"attack_size": size, "right_and_certified": count, "certified_fraction": count / len(found), "balanced": b}
+            for size, count, b in zip(sizes, counts, balanced, strict=True)
+        ],
+        "classes": classes,
+    }
 
 
 def _median(radius: NDArray[np.int64]) -> int:

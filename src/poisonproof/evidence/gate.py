@@ -111,8 +111,8 @@ def as_record(facts: Facts, rows: Sequence[Condition]) -> dict[str, Any]:
         "run": facts.name,
         "met": all(condition.met for condition in rows),
         "verdict": facts.verdict.word,
-        "majority_share": facts.figures.majority_share,
-        "balanced_accuracy": facts.figures.balanced_accuracy,
+        "majority_share": facts.evaluation.majority_share,
+        "balanced_accuracy": facts.evaluation.balanced_accuracy,
         "conditions": [{"what": row.what, "wanted": row.wanted, "found": row.found, "met": row.met} for row in rows],
     }
 

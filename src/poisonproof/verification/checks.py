@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification import claims, fields
+from poisonproof.verification import fields
 from poisonproof.verification.content import data_digests, labels_of, places_among
 from poisonproof.verification.files import MODEL, Layout, Reader, RunFiles, open_certificate, open_run, same, short
 from poisonproof.verification.verdict import (
@@ -36,10 +36,62 @@ MOST_CLASSES = 65_535  # votes are codes of two bytes, and one of them abstains
 NO_DATA = "the data are not at hand; give data= (DATA, --data-dir)."
 NO_VOTES = "the certificate comes without votes; give votes=FILE (--votes)."
 NOT_WANTED = "it was not wanted (ask=False, --no-ask)."
-
 ANY_NAME = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*")  # of a file below the folder
+KINDS = ("content", "pixel-sum", "group")
+NOT_COVERED = (
+    "change a test sample",
+    "poison a pre-processing step or feature extractor that was fitted elsewhere",
+    "control the training machine",
+)
+REACHABLE = "reachable-partitions"
 
 Wanted = Mapping[str, Callable[[], str | Finding]]
+Premises = dict[str, tuple[Any, bool | None]]
+"""Code → value, or ANY where only the data tell, and whether it was declared (see `fits`)."""
+ANY: Any = object()
+
+
+def threat_model(split: dict[str, Any]) -> dict[str, Any]:
+    """What each act of an attacker costs: a changed sample may leave one partition and enter another, so 2."""
+    if split["kind"] == "group":
+        acts: dict[str, Any] = {
+            "change anything in the training samples of one contributor": 1,
+            "move a training sample from one contributor to another": 2,
+        }
+    else:
+        acts = {
+            "insert a training sample": 1,
+            "remove a training sample": 1,
+            "flip the label of a training sample": 2 if split["hash_labels"] else 1,
+            "change a training sample in any other way": 2,
+        }
+    return acts | dict.fromkeys(NOT_COVERED, "not covered")
+
+
+def premises_of(record: dict[str, Any]) -> Premises:
+    """The premises that a file states, by code and in its order."""
+    by_code: Premises = {}
+    for premise in record["premises"]:
+        if not isinstance(premise, dict) or premise.keys() != {"code", "value", "declared"}:
+            raise CheckFailed(f"{short(premise)} is no premise.")
+        code, declared = premise["code"], premise["declared"]
+        if type(code) is not str or not isinstance(declared, bool | None):
+            raise CheckFailed(f"the premise {short(code)} is of no origin that there is.")
+        if code in by_code:
+            raise CheckFailed(f"the premise '{code}' is stated twice.")
+        by_code[code] = premise["value"], declared
+    return by_code
+
+
+def has_premise(record: dict[str, Any], code: str) -> bool:
+    """Whether a premise of this code stands in a record, whatever else stands there."""
+    stated = record["premises"] if isinstance(record["premises"], list) else ()
+    return any(isinstance(premise, dict) and premise.get("code") == code for premise in stated)
+
+
+def fits(declared: bool | None, expected: bool | None) -> bool:
+    """Whether a premise may be called so; what the user could declare may be a default as well."""
+    return declared is expected or (expected is True and declared is None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +111,10 @@ class Given:
 
 
 class VoterChecks:
-    """What is checked whoever votes. ``failed`` names the checks that failed so far."""
+    """The files of somebody else's run or certificate, and what is checked of them.
+
+    ``table`` says which check covers which entry of which file, ``failed`` which checks failed so far.
+    """
 
     table: ClassVar[fields.Table]
 
@@ -87,6 +142,14 @@ class VoterChecks:
         """Number of test samples that the votes are about."""
         raise NotImplementedError
 
+    def expected_premises(self, stated: Premises) -> Premises:
+        """What the settings of a run imply that its premises must be."""
+        raise NotImplementedError
+
+    def check_statements_of_run(self, manifest: dict[str, Any]) -> None:
+        """An error if what a run states of its voters does not follow from their votes."""
+        raise NotImplementedError
+
     @cached_property
     def rows(self) -> NDArray[np.int64]:
         """The test samples that are looked at."""
@@ -99,7 +162,7 @@ class VoterChecks:
 
     def not_covered(self, made: Mapping[str, Check]) -> Iterator[str]:
         """What none of the checks that were made covers, the gravest first."""
-        yield from fields.not_covered(self.table, fields.records_of(self.files), made)
+        yield from fields.not_covered(self.table, self.files, made)
         if "schema" in self.files.settings and not (
             made.keys() & {"split", "data"} and getattr(self.given.data, "schema", None) is not None
         ):
@@ -107,124 +170,115 @@ class VoterChecks:
             yield fields.TEST_SAMPLES
         yield from fields.not_covered_of_files(self.files)
 
+    def said(self, name: str) -> Iterator[tuple[str, Any]]:
+        """What each file that has such an entry, by the table, says under this name; there it must be."""
+        for where, record in fields.records_of(self.files).items():
+            if any(name in entries for entries in self.table.get(where, {}).values()):
+                yield where, record[name]
+
+    def agreed(self, name: str) -> Any:
+        """What the certificate says under this name, and every other file too."""
+        right = self.files.facts.get(name)
+        for where, value in self.said(name):
+            _check_agreement(name, where, value, right)
+        return right
+
+    def check_said(self, name: str, right: Any) -> None:
+        """An error if a file says something else under this name than follows from the rest."""
+        for where, value in self.said(name):
+            check_equal(f"{name} of {where}", value, right)
+
     def classes(self) -> str:
         """One list of different labels in every file; whether they were inferred agrees with the premises."""
-        listed, inferred = self.files.facts["classes"], self.files.facts["classes_inferred"]
-        if len({*labels_of(listed["values"]), None}) <= len(listed["values"]):
+        listed, inferred = self.files.facts["classes"], self.agreed("classes_inferred")
+        values = listed["values"]
+        if len({*labels_of(values), None}) <= len(values):
             raise CheckFailed("the class list names a label twice, or something that is no label.")
-        if len(listed["values"]) > MOST_CLASSES:
-            raise CheckFailed(f"{len(listed['values'])} classes are named; votes tell at most {MOST_CLASSES} apart.")
-        if type(inferred) is not bool or len(listed["values"]) < (1 if inferred else 2):
-            raise CheckFailed(f"there must be two classes or more, declared or inferred. Got {len(listed['values'])}.")
-        for name, record in self.voter_records.items():
-            if not same(record["classes"], listed):
-                raise CheckFailed(f"{name} and certificate.npz name different classes.")
-            if not same(record["classes_inferred"], inferred):
-                raise CheckFailed(f"{name} and certificate.npz disagree on whether the classes were inferred.")
-            if any(code == "classes" and declared is inferred for code, _, declared in claims.listed(record)):
-                raise CheckFailed(
-                    f"{name} says that the classes were {'inferred' if inferred else 'declared'}, "
-                    "and its premises say the opposite."
-                )
-        if self.files.manifest and not same(self.files.settings["classes"], listed["values"]):
-            raise CheckFailed("manifest.json and certificate.npz name different classes.")
+        if len(values) > MOST_CLASSES:
+            raise CheckFailed(f"{len(values)} classes are named; votes tell at most {MOST_CLASSES} apart.")
+        if type(inferred) is not bool or len(values) < (1 if inferred else 2):
+            raise CheckFailed(f"there must be two classes or more, declared or inferred. Got {len(values)}.")
+        for where, value in self.said("classes"):
+            _check_agreement("classes", where, value, values if where == fields.SETTINGS else listed)
+        if premises_of(self.files.facts).get("classes", (None, None))[1] is inferred:
+            told = "inferred" if inferred else "declared"
+            raise CheckFailed(f"the classes are said to be {told}, and the premises say the opposite.")
         if inferred:
-            return f"{len(listed['values'])}, read off the data, so one more rival is reckoned with."
-        return f"{len(listed['values'])}, the same everywhere; that they were declared beforehand is the maker's word."
+            return f"{len(values)}, read off the data, so one more rival is reckoned with."
+        return f"{len(values)}, the same everywhere; that they were declared beforehand is the maker's word."
 
-    @property
-    def voter_records(self) -> dict[str, dict[str, Any]]:
-        """The records that describe the same voters, by file."""
-        return self.files.records
-
-    def agreed_premises(self) -> dict[str, list[Any]]:
-        """The premises by code, as [value, declared], which every file lists alike."""
-        listed = self.files.facts["premises"]
-        of_votes = [premise for premise in listed if premise["code"] != claims.REACHABLE]  # said on certifying them
-        if self.files.manifest and len(of_votes) < len(listed):
+    def premises(self) -> str:
+        """The premises are the same in every file, and those that follow from the settings say so."""
+        listed, stated = self.files.facts["premises"], premises_of(self.files.facts)
+        of_votes = [premise for premise in listed if premise["code"] != REACHABLE]  # which is said on certifying them
+        if self.files.manifest and REACHABLE in stated:
             raise CheckFailed("a run reckons with all partitions, and a premise says that only some can be poisoned.")
-        for name, record in self.voter_records.items():
-            if not same(record["premises"], listed if record is self.files.facts else of_votes):
-                raise CheckFailed(f"{name} and certificate.npz list different premises.")
-        by_code: dict[str, list[Any]] = {}
-        for code, value, declared in claims.listed(self.files.facts):
-            if code in by_code:
-                raise CheckFailed(f"the premise '{code}' is stated twice.")
-            by_code[code] = [value, declared]
+        for where, value in self.said("premises"):
+            _check_agreement("premises", where, value, listed if where == "certificate.npz" else of_votes)
         if not self.files.manifest:
             raise CheckSkipped(f"{len(listed)} are stated; only a run says what they must be.")
-        if not same(self.files.manifest["premises"], listed):
-            raise CheckFailed("manifest.json and certificate.npz list different premises.")
-        return by_code
+        for code, (value, declared) in (self.expected_premises(stated) | self.premises_of_data(stated)).items():
+            if code not in stated:
+                raise CheckFailed(f"the premise '{code}' is missing.")
+            if value is not ANY and not same(stated[code][0], value):
+                raise CheckFailed(
+                    f"the premise '{code}' states {short(stated[code][0])}, which does not follow from the settings; "
+                    f"they give {short(value)}."
+                )
+            if not fits(stated[code][1], declared):
+                raise CheckFailed(f"the premise '{code}' is stated with another origin than follows from the settings.")
+        return f"{len(stated)} stated, the same everywhere; that there are no others is the maker's word."
 
-    def premises_of_data(self, by_code: dict[str, list[Any]]) -> claims.Expected:
-        """The premises about how the data were read: of a user's own files, and of the data at hand."""
+    def premises_of_data(self, stated: Premises) -> Premises:
+        """The premises that every run has, and those about how the data were read, by the data at hand."""
         settings, data = self.files.settings, self.given.data
-        wanted: claims.Expected = {}
+        schema, width = settings["split"].get("schema"), settings["split"]["n_features"]
+        declared = width is not None
+        if schema is not None:
+            width = sum(role in ("number", "category", "text") for role in schema["columns"].values())
+            declared = not schema.get("guessed")
+        expected: Premises = {
+            "fitted-before-the-split": ([], None),
+            "classes": (settings["classes"], not self.inferred),
+            "number-of-features": (ANY if width is None else width, declared),
+        }
         if "schema" in settings:
-            declared = by_code.get("schema", [None, False])[1]
-            wanted |= {"schema": (claims.ANY, declared), "test-samples": (claims.ANY, True)}
+            expected |= {"schema": (ANY, stated.get("schema", (None, False))[1]), "test-samples": (ANY, True)}
         if data is None:
-            return wanted
+            return expected
         x = data.train.X
-        texts = not hasattr(x, "shape") or len(x.shape) == 1
-        width, by_schema = claims.features(settings["split"])
         if width is None:
-            wanted["number-of-features"] = (1 if texts else int(np.prod(x.shape[1:])), False)
+            texts = not hasattr(x, "shape") or len(x.shape) == 1
+            expected["number-of-features"] = (1 if texts else int(np.prod(x.shape[1:])), False)
         if hasattr(x, "columns") and "schema" not in settings:
-            wanted |= {"categorical-columns": (claims.ANY, by_schema), "schema": (claims.ANY, by_schema)}
-        return wanted | {premise.code: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
+            expected |= {"categorical-columns": (ANY, declared), "schema": (ANY, declared)}
+        return expected | {premise.code: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
 
-    def check_statements(self, of_the_run: Callable[[dict[str, Any]], dict[str, tuple[Any, Any]]]) -> str:
+    def statements(self) -> str:
         """What manifest and certificate state about unit, threat model and the run follows from the rest."""
-        split, origin = self.agreed_split, self.files.origin
-        stated: dict[str, tuple[Any, Any]] = {}
-        if split is not None and (split["kind"] not in claims.KINDS or type(split["hash_labels"]) is not bool):
+        split, manifest = self.agreed("split"), self.files.manifest
+        if split is not None and (split["kind"] not in KINDS or type(split["hash_labels"]) is not bool):
             raise CheckFailed(f"the split {split['kind']!r} is not known.")
-        unit, threats = claims.unit(split), self.threats
-        stated["unit"] = (self.files.facts["unit"], unit)
-        if origin and (self.files.manifest or "threat_model" in origin):
-            stated["origin of the certificate: threat_model"] = (origin.get("threat_model"), threats)
-        if self.files.manifest is not None:
-            manifest, settings = self.files.manifest, self.files.settings
-            right = manifest["clean_accuracy"] * self.n_test
-            stated |= {
-                "split": (split, settings["split"]),
-                "unit of the manifest": (manifest["unit"], unit),
-                "threat_model": (manifest["threat_model"], threats),
-                "method": (manifest["method"], self.files.facts["method"]),
-                "n_test": (manifest["n_test"], self.n_test),
-                "votes_only": (settings["votes_only"], MODEL not in manifest["files"]),
-                "clean_accuracy": (
-                    manifest["clean_accuracy"],
-                    round(right) / self.n_test if 0 <= round(right) <= self.n_test else None,
-                ),
-            }
-            known = {"environment": manifest["environment"]}
-            known |= {name: settings[name] for name in ("dataset", "learner")}
-            if origin:
-                stated |= {f"origin of the certificate: {name}": (origin.get(name), known[name]) for name in known}
-            stated |= of_the_run(manifest)
-        for name, (given, right_one) in stated.items():
-            check_equal(name, given, right_one)
-        if self.files.manifest is None:
-            more = "." if origin else "; the certificate does not say where it comes from."
-            return f"unit {self.files.facts['unit']!r}{more}"
-        return f"{len(stated)} statements follow from the rest."
+        self.check_said("unit", "contributors" if split and split["kind"] == "group" else "training samples")
+        self.check_said("threat_model", self.threats)
+        if manifest is None:
+            origin = "." if self.files.origin else "; the certificate does not say where it comes from."
+            return f"unit {self.files.facts['unit']!r}{origin}"
+        check_equal("method of manifest.json", manifest["method"], self.files.facts["method"])
+        for name in ("dataset", "learner", "environment"):
+            self.check_said(name, self.files.settings.get(name, manifest.get(name)))
+        right = round(manifest["clean_accuracy"] * self.n_test)
+        self.check_said("clean_accuracy", right / self.n_test if 0 <= right <= self.n_test else None)
+        self.check_said("n_test", self.n_test)
+        self.check_said("votes_only", MODEL not in manifest["files"])
+        self.check_statements_of_run(manifest)
+        return "what is stated twice is the same, and what follows from the rest of the files does."
 
     @property
     def threats(self) -> dict[str, Any]:
         """What each act of an attacker costs."""
-        return claims.threat_model(self.agreed_split) if self.agreed_split is not None else {}
-
-    @property
-    def agreed_split(self) -> Any:
-        """The split, which every file states alike."""
         split = self.files.facts["split"]
-        for name, record in self.voter_records.items():
-            if not same(record["split"], split):
-                raise CheckFailed(f"{name} and certificate.npz state different splits.")
-        return split
+        return {} if split is None else threat_model(split)
 
     def same_data(self) -> dict[str, Any]:
         """The digests that are stated of the data, which those at hand have."""
@@ -244,20 +298,20 @@ class VoterChecks:
 
     def accuracy(self) -> str:
         """Clean and balanced accuracy, from the certificate's predictions (which were checked against the votes)."""
+        manifest = self.files.manifest
         if self.given.data is None:
             raise CheckSkipped(NO_DATA)
-        manifest = self.files.manifest
         if manifest is None:
             raise CheckSkipped("only a run states one.")
-        truth = self.places_of(self.given.data.test.labels)
-        if len(truth) != self.n_test:
-            raise CheckFailed(f"there are {len(truth)} test samples at hand, but the votes are about {self.n_test}.")
-        right = self.files.certificate.arrays["prediction"] == truth
+        labels = labels_of(self.given.data.test.labels)
+        if len(labels) != self.n_test:
+            raise CheckFailed(f"there are {len(labels)} test samples at hand, but the votes are about {self.n_test}.")
+        right = self.files.certificate.arrays["prediction"] == self.places_of(self.given.data.test.labels)
         stated, counted = manifest["clean_accuracy"], int(right.sum())
         if not same(stated, counted / len(right)):
             raise CheckFailed(f"clean_accuracy is stated as {stated}, but {counted} of {len(right)} are right.")
         by_class: dict[Any, list[bool]] = {}
-        for label, is_right in zip(labels_of(self.given.data.test.labels), right.tolist(), strict=True):
+        for label, is_right in zip(labels, right.tolist(), strict=True):
             by_class.setdefault(label, []).append(is_right)
         shares = [Fraction(sum(part), len(part)) for part in by_class.values()]
         figures = {
@@ -315,6 +369,11 @@ class UnknownVoters(VoterChecks):
         yield fields.METHOD
         yield "votes, classes, premises and figures"
         yield from fields.not_covered_of_files(self.files)
+
+
+def _check_agreement(name: str, where: str, value: Any, right: Any) -> None:
+    if not same(value, right):
+        raise CheckFailed(f"{where} and certificate.npz disagree on '{name}'.")
 
 
 def check_equal(name: str, given: Any, right: Any) -> None:

@@ -16,8 +16,21 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification import claims, fields
-from poisonproof.verification.checks import NO_DATA, NO_VOTES, NOT_WANTED, Given, VoterChecks, Wanted, sample_rows
+from poisonproof.verification import fields
+from poisonproof.verification.checks import (
+    NO_DATA,
+    NO_VOTES,
+    NOT_WANTED,
+    REACHABLE,
+    Given,
+    Premises,
+    VoterChecks,
+    Wanted,
+    check_equal,
+    has_premise,
+    premises_of,
+    sample_rows,
+)
 from poisonproof.verification.content import complete, labels_of, partitions
 from poisonproof.verification.files import (
     MODEL,
@@ -79,7 +92,9 @@ class EnsembleChecks(VoterChecks):
         """Open a run."""
         files = open_run(folder, manifest, reader, LAYOUT)
         _open_votes(files, folder / "votes.npy")
-        files.archives["spread.npz"] = reader.npz(folder / "spread.npz")
+        arrays, facts = reader.npz(folder / "spread.npz")
+        spread = {name: array.tolist() for name, array in arrays.items()}
+        files.records["spread.npz"] = {"spread": spread, "spread_digest": facts["spread"]}
         files.tables["split"] = reader.npy(folder / "split.npy")
         voters = cls(files, given)
         check_blocks(files, voters._whole_of_block)
@@ -117,15 +132,19 @@ class EnsembleChecks(VoterChecks):
             "margin": lambda: self._compare("margin", np.arange(self.n_test), self._counted[:, 1]),
             "radius": self.radius,
             "premises": self.premises,
-            "manifest": lambda: self.check_statements(self._of_the_run),
+            "manifest": self.statements,
             "split": self.split,
             "accuracy": self.accuracy,
         }
         if self.given.formal:
             wanted["formal"] = self.formal
-        wanted |= {"model": self.model, "members": self.members, "retraining": self.retraining}
-        if claims.states(self.files.facts, "encoder"):
-            wanted["encoder"] = self.encoder
+        wanted |= {
+            "model": lambda: self.ensemble.check_record(),
+            "members": lambda: self.ensemble.predict_again(),
+            "retraining": lambda: self.ensemble.retrain(),
+        }
+        if has_premise(self.files.facts, "encoder"):
+            wanted["encoder"] = lambda: self.ensemble.check_encoder()
         return wanted
 
     def not_covered(self, made: Mapping[str, Check]) -> Iterator[str]:
@@ -169,53 +188,39 @@ class EnsembleChecks(VoterChecks):
         """The spread, which must have been found right."""
         if "spread" in self.failed:
             raise CheckSkipped("the spread could not be established.")
-        return self._agreed_spread
+        return self._balanced_spread
 
     @cached_property
-    def _agreed_spread(self) -> SpreadMap:
-        """One balanced map, the same in every file."""
-        n, maps = self.matrix.shape[1], {}
-        for name, record in self.files.records.items():  # each file's table, and what sorting and counting it takes
-            self.files.reader.check_room(8 * 8 * n * len(record["spread"].get("shifts", ())), f"the spread of {name}")
-            maps[name] = read_spread(record["spread"], n, name)
-        if "spread.npz" in self.files.archives:
-            record = {name: array.tolist() for name, array in self.files.archives["spread.npz"].arrays.items()}
-            maps["spread.npz"] = read_spread(record, n, "spread.npz")
-        for name, other in maps.items():
-            if not np.array_equal(other.table, maps["certificate.npz"].table):
-                raise CheckFailed(f"{name} and certificate.npz hold different spreads.")
-        return maps["certificate.npz"]
+    def _balanced_spread(self) -> SpreadMap:
+        record, n = self.files.facts["spread"], self.matrix.shape[1]
+        room = 8 * 8 * n * len(record.get("shifts", ()))  # of its table, and what sorting and counting it takes
+        self.files.reader.check_room(room, "the spread of certificate.npz")
+        return read_spread(record, n, "certificate.npz")
 
     def check_spread(self) -> str:
         """One balanced map, the same in every file, with the digest, k and d that are stated."""
-        spread, files, n = self.spread, self.files, self.matrix.shape[1]
-        stated = {name: record["spread_digest"] for name, record in files.records.items() if name != MODEL}
-        numbers = {"certificate.npz": [files.facts["k"], files.facts["d"], files.facts["n_subsets"]]}
-        if "spread.npz" in files.archives:
-            stated["spread.npz"] = files.archives["spread.npz"].facts["spread"]
-        if files.manifest:
-            stated["manifest.json"] = files.settings["spread_digest"]
-            numbers["manifest.json"] = [files.settings["k"], files.settings["d"], n]
-        for name, digest in stated.items():
-            if digest != spread.digest:
-                raise CheckFailed(f"{name} states a spread digest that its spread does not have.")
-        for name, given in numbers.items():
-            if not same(given, [spread.k, spread.d, n]):
-                raise CheckFailed(
-                    f"{name} states k = {given[0]}, d = {given[1]}, {given[2]} subsets, but the spread has "
-                    f"k = {spread.k:g}, d = {spread.d}, {n} subsets."
-                )
+        spread = self.spread
+        self.agreed("spread")
+        stated = {"spread_digest": spread.digest, "k": spread.k, "d": spread.d, "n_subsets": spread.n}
+        for name, right in stated.items():
+            self.check_said(name, right)
         return f"balanced, k = {spread.k:g}, d = {spread.d}, the same in every file."
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_] | None:
         """Which partitions can be poisoned, by a premise; None means all."""
-        stated = claims.values(self.files.facts, claims.REACHABLE)
-        return claims.reachable(stated, self.spread.n) if stated else None
+        stated, n = premises_of(self.files.facts), self.spread.n
+        if REACHABLE not in stated:
+            return None
+        value, mask = stated[REACHABLE][0], np.zeros(n, np.bool_)
+        places = value["partitions"] if isinstance(value, dict) else ()
+        mask[[place for place in places if type(place) is int and 0 <= place < n]] = True
+        if not same(value, {"n": n, "partitions": np.flatnonzero(mask).tolist()}):
+            raise CheckFailed(f"the premise '{REACHABLE}' does not name partitions of {n}.")
+        return mask
 
-    @cached_property
-    def _columns(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which base classifiers never abstain, and which always; an error if a vote is out of range."""
+    def votes(self) -> str:
+        """Class codes for every test sample and base classifier; in a run, only empty subsets abstain."""
         matrix, n_classes = self.matrix, self.files.n_classes
         if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
             raise CheckFailed(f"the votes are not a table of class codes: {matrix.dtype}, shape {matrix.shape}.")
@@ -226,11 +231,6 @@ class EnsembleChecks(VoterChecks):
                 raise CheckFailed(f"a vote is neither one of {n_classes} classes nor an abstention.")
             never &= (part != n_classes).all(axis=0)
             always &= (part == n_classes).all(axis=0)
-        return never, always
-
-    def votes(self) -> str:
-        """Class codes for every test sample and base classifier; in a run, only empty subsets abstain."""
-        (never, always), matrix = self._columns, self.matrix
         sentence = f"{matrix.shape[0]} test samples, {matrix.shape[1]} base classifiers, all codes in range"
         if "split" not in self.files.tables:
             return f"{sentence}; which subsets are empty is not known."
@@ -412,42 +412,38 @@ class EnsembleChecks(VoterChecks):
             self.given.progress(at + 1, len(self.rows))
         return f"radii follow from the rankings of {self.matrix.shape[1]} base classifiers by run-off election"
 
-    def premises(self) -> str:
-        """The premises are the same in every file, and those that follow from the settings say so."""
-        by_code, settings, manifest = self.agreed_premises(), self.files.settings, self.files.manifest or {}
-        wanted = claims.premises(
-            self.spread,
-            settings["split"],
-            settings["learner"],
-            settings["classes"],
-            self.inferred,
-            by_pilot=by_code.get("spread", [None, True])[1] is False,
-        )
-        picked, declared = by_code.get("learner", [None, True])
-        if same(picked, {"learner": settings["learner"], "given_as": (manifest.get("recipe") or {}).get("learner")}):
-            wanted["learner"] = (picked, True)
-        chosen = picked.get("because") if isinstance(picked, dict) else None
-        if "schema" in settings and same(picked, {"learner": settings["learner"], "because": chosen}):
-            wanted["learner"] = (picked, declared)  # the reader says why
-        return claims.hold(by_code, wanted | self.premises_of_data(by_code))
+    def expected_premises(self, stated: Premises) -> Premises:
+        """Spread, split and learner; a pilot may have chosen the spread, and a reader the learner, who says why."""
+        settings, recipe = self.files.settings, (self.files.manifest or {}).get("recipe") or {}
+        split, learner, spread = settings["split"], settings["learner"], self.spread
+        _, arrived, parts = learner.partition(" [arrived fitted: ")
+        expected: Premises = {
+            "spread": ({"k": spread.k, "d": spread.d, "digest": spread.digest}, stated.get("spread", (None, None))[1]),
+            "split": ({name: split[name] for name in ("kind", "dtype", "hash_labels")}, True),
+            "learner": (learner, True),
+        }
+        if arrived:
+            expected["parts-given-fitted"] = (parts.removesuffix("]"), True)
+        picked, declared = stated.get("learner", (None, True))
+        if same(picked, {"learner": learner, "given_as": recipe.get("learner")}):
+            expected["learner"] = (picked, True)
+        because = picked.get("because") if isinstance(picked, dict) else None
+        if "schema" in settings and same(picked, {"learner": learner, "because": because}):
+            expected["learner"] = (picked, declared)
+        return expected
 
-    def _of_the_run(self, manifest: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    def check_statements_of_run(self, manifest: dict[str, Any]) -> None:
+        """Training samples, empty subsets, rankings, and what the record of the kept base classifiers says of them."""
         settings, model, sizes = self.files.settings, self.files.model, self.subset_sizes
         if settings["split"]["kind"] == "group" and "groups" not in settings["dataset"]:
             raise CheckFailed("the split is by contributor, but the manifest states no digest of contributors.")
-        stated = {
-            "n_train": (manifest["n_train"], len(self.partition)),
-            "empty_subsets": (manifest["empty_subsets"], int((sizes == 0).sum())),
-            "rankings": (bool(settings.get("rankings")), self.rankings is not None),
-        }
+        self.check_said("n_train", len(self.partition))
+        self.check_said("empty_subsets", int((sizes == 0).sum()))
+        check_equal("rankings", bool(settings.get("rankings")), self.rankings is not None)
         if model:
-            held = np.bincount(self.partition, minlength=self.spread.n)
-            stated |= {
-                "pooled": (bool(settings.get("pooled")), bool(model.get("pooled"))),
-                f"{MODEL}: subset_sizes": (model["subset_sizes"], sizes.tolist()),
-                f"{MODEL}: partition_sizes": (model["partition_sizes"], held.tolist()),
-            }
-        return stated
+            check_equal("pooled", bool(settings.get("pooled")), bool(model.get("pooled")))
+            self.check_said("subset_sizes", sizes.tolist())
+            self.check_said("partition_sizes", np.bincount(self.partition, minlength=self.spread.n).tolist())
 
     def split(self) -> str:
         """The data have the digests that are stated, and split.npy is what their content gives."""
@@ -513,37 +509,11 @@ class EnsembleChecks(VoterChecks):
             raise CheckSkipped(f"what the check of {wrong} found comes first.")
         if self.given.data is None:
             raise CheckSkipped(NO_DATA)
+        if not self.given.ask and not self.given.retrain:
+            raise CheckSkipped(NOT_WANTED)
         from poisonproof.verification.members import SavedEnsemble
 
         return SavedEnsemble(self)
-
-    def model(self) -> str:
-        """The record of the saved base classifiers against the data."""
-        self._check_saved(self.given.ask or self.given.retrain > 0)
-        return str(self.ensemble.check_record())
-
-    def members(self) -> Finding:
-        """The saved base classifiers, asked about the test samples whose radii were computed again."""
-        self._check_saved(self.given.ask)
-        found: Finding = self.ensemble.predict_again()
-        return found
-
-    def retraining(self) -> Finding:
-        """Some base classifiers, trained again."""
-        if not self.given.retrain:
-            raise CheckSkipped("retrain=R (--retrain) trains R base classifiers again.")
-        found: Finding = self.ensemble.retrain()
-        return found
-
-    def encoder(self) -> str:
-        """The weights of the encoder at hand, and some embeddings that were saved."""
-        return str(self.ensemble.check_encoder())
-
-    def _check_saved(self, wanted: bool) -> None:
-        if self.files.model is None:
-            raise CheckSkipped("no base classifiers were kept.")
-        if not wanted:
-            raise CheckSkipped(NOT_WANTED)
 
 
 def _open_votes(files: RunFiles, path: Path) -> None:

@@ -36,6 +36,8 @@ ORIGIN = "the learner, data and environment that the certificate names as its or
 BLOCKS = "what blocks of votes hold besides votes"
 NAME = "the name of the data set"
 
+SETTINGS = "manifest.json, settings"
+
 Table = Mapping[str, Mapping[str, Sequence[str]]]
 """File → check that covers (one word) or sentence → entries."""
 
@@ -69,11 +71,12 @@ OF_A_CERTIFICATE: Mapping[str, Sequence[str]] = {
     "classes": ("classes", "classes_inferred"),
     "premises": ("premises",),
 }
+OF_THE_ORIGIN: Mapping[str, Sequence[str]] = {"manifest": ("threat_model", "dataset", "learner", "environment")}
 PREMISES = ("classes", "number-of-features", "fitted-before-the-split", "schema", "test-samples", "categorical-columns")
 
 FIELDS: Table = {
     "manifest.json": OF_A_MANIFEST,
-    "manifest.json, settings": OF_SETTINGS,
+    SETTINGS: OF_SETTINGS,
     "votes.json": {
         "files": ("format", "matrix", "rankings", "digest"),
         "spread": ("spread", "spread_digest"),
@@ -82,6 +85,8 @@ FIELDS: Table = {
         "premises": ("premises",),
     },
     "certificate.npz": OF_A_CERTIFICATE,
+    "the origin in certificate.npz": OF_THE_ORIGIN,
+    "spread.npz": {"spread": ("spread", "spread_digest")},
     MODEL: {
         "files": ("format", "files", "digest"),
         "spread": ("spread",),
@@ -115,9 +120,10 @@ def but(entries: Mapping[str, Sequence[str]], **covered: Sequence[str]) -> dict[
     return rest | {check: (*rest.get(check, ()), *names) for check, names in covered.items()}
 
 
-def not_covered(table: Table, records: Mapping[str, Mapping[str, Any]], made: Container[str]) -> Iterator[str]:
-    """What no check covered of these records; entries that the table does not know are quoted."""
-    for where, record in records.items():
+def not_covered(table: Table, files: RunFiles, made: Container[str]) -> Iterator[str]:
+    """What no check covered of the records and premises; entries that the table does not know are quoted."""
+    premises = {str(premise["code"]): premise for premise in files.facts["premises"]}
+    for where, record in {**records_of(files), "premises": premises}.items():
         covers = {entry: cover for cover, entries in table[where].items() for entry in entries}
         for cover in dict.fromkeys(covers[entry] for entry in record if entry in covers):
             if " " in cover:
@@ -150,11 +156,14 @@ def not_covered_of_files(files: RunFiles) -> Iterator[str]:
 
 def records_of(files: RunFiles) -> dict[str, Mapping[str, Any]]:
     """The records whose entries stand in the table, by file."""
-    manifest = {"manifest.json": files.manifest, "manifest.json, settings": files.settings} if files.manifest else {}
+    records: dict[str, Mapping[str, Any]] = {}
+    if files.manifest:
+        records = {"manifest.json": files.manifest, SETTINGS: files.settings}
     if files.settings.get("election"):
-        manifest["manifest.json, settings, election"] = files.settings["election"]
-    premises = {str(premise["code"]): premise for premise in files.facts["premises"]}
-    return {**manifest, **files.records, "premises": premises}
+        records[f"{SETTINGS}, election"] = files.settings["election"]
+    if files.origin:
+        records["the origin in certificate.npz"] = files.origin
+    return records | files.records
 
 
 def abbreviated(names: Sequence[str]) -> str:

@@ -32,8 +32,7 @@ from poisonproof.training.engine import Fitted, engine_named, engine_of
 from poisonproof.training.model_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.training.pooled import FEATURES
 from poisonproof.training.source import with_shared_texts
-from poisonproof.verification import claims
-from poisonproof.verification.checks import sample_rows
+from poisonproof.verification.checks import NOT_WANTED, premises_of, sample_rows
 from poisonproof.verification.files import MODEL, RunFiles, same, short
 from poisonproof.verification.verdict import CheckFailed, CheckSkipped, Finding, detection
 
@@ -55,7 +54,7 @@ class SavedEnsemble:
         # Whoever gives a learner vouches for its types.
         self.trusted = [] if self.given.estimator is None else types_of(self.given.estimator)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Where the saved base classifiers are."""
         if self.files.folder is None or self.files.model is None:
@@ -126,7 +125,9 @@ class SavedEnsemble:
 
     def check_record(self) -> str:
         """What models/model.json says of the training data follows from the data at hand."""
-        prepared, record = self.prepared, self.files.model or {}
+        if self.files.model is None:
+            raise CheckSkipped("no base classifiers were kept.")
+        prepared, record = self.prepared, self.files.model
         names = prepared.data.feature_names
         right = {
             "subset_digests": prepared.digests.tobytes().hex(),
@@ -142,6 +143,8 @@ class SavedEnsemble:
 
     def predict_again(self) -> Finding:
         """What every saved base classifier says of the test samples that are looked at, compared bit by bit."""
+        if not self.given.ask:
+            raise CheckSkipped(NOT_WANTED)
         checks, rows = self.checks, self.checks.rows
         n_test, n = checks.matrix.shape
         test = self.test if len(rows) == n_test else self.test.subset(rows)
@@ -194,6 +197,8 @@ class SavedEnsemble:
 
     def retrain(self) -> Finding:
         """Some base classifiers trained again on the data at hand: the only check that tells where votes come from."""
+        if not self.given.retrain:
+            raise CheckSkipped("retrain=R (--retrain) trains R base classifiers again.")
         checks, rankings = self.checks, self.checks.rankings
         n_test, n = checks.matrix.shape
         chosen = sample_rows(n, self.given.retrain, self.given.seed, 3).tolist()
@@ -220,7 +225,7 @@ class SavedEnsemble:
         Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
         """
         at_hand = None if public_map_of(self.learner) is None else public_map_of(self.prepared.data.learner)
-        stated = claims.values(self.files.facts, "encoder", WIDTH)
+        stated = [value for code, (value, _) in premises_of(self.files.facts).items() if code in ("encoder", WIDTH)]
         if at_hand is None:
             raise CheckFailed("the premises name an encoder, but the learner has none.")
         here = [premise.value for premise in at_hand.premises]
