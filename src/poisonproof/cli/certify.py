@@ -57,7 +57,7 @@ def certify(
         str | None,
         typer.Option(
             "--method",
-            autocompletion=options.complete_methods,
+            autocompletion=options.one_of(("finite-aggregation", "dpa-bound", "tight", "run-off")),
             help="Of base classifiers: `finite-aggregation` (unless you say otherwise), `dpa-bound`, `tight` or "
             "`run-off`.",
         ),
@@ -66,7 +66,7 @@ def certify(
         str | None,
         typer.Option(
             "--against",
-            autocompletion=options.one_of("insert_remove", "insert", "remove", "label_flip", "modify"),
+            autocompletion=options.one_of(("insert_remove", "insert", "remove", "label_flip", "modify")),
             help="What the attacker does, and radii count: `insert_remove` (unless you say otherwise), `insert` or "
             "`remove` alone, `label_flip`, `modify`.",
         ),
@@ -459,7 +459,7 @@ def split(
         str,
         typer.Option(
             "--dtype",
-            autocompletion=options.one_of("float64", "uint8"),
+            autocompletion=options.one_of(("float64", "uint8")),
             help="Declared form of the samples: `float64` or `uint8`.",
         ),
     ] = "float64",

@@ -39,76 +39,29 @@ SPREADS = ("paper:", "random:", "dpa:", "plane:", "quartic:", "difference:")
 # What the shell may complete: the values that the command would accept, read where they are defined, by the tab key
 
 
-def complete_data(incomplete: str) -> list[str]:
-    """Data sets by name, folders, and files that may be a user's own data."""
-    return [*_starting(incomplete, registry.names("datasets")), *_files(incomplete, tuple(registry.names("readers")))]
-
-
-def complete_learners(incomplete: str) -> list[str]:
-    """Learners by name."""
-    return _starting(incomplete, registry.names("learners"))
-
-
-def complete_encoders(incomplete: str) -> list[str]:
-    """Encoders by name, and files that may be one."""
-    names = registry.names("encoders")
-    named = [name for name in names if not name.startswith(".")]
-    return [*_starting(incomplete, named), *_files(incomplete, tuple(set(names) - set(named)))]
-
-
-def complete_methods(incomplete: str) -> list[str]:
-    """Certificates by name."""
-    from typing import get_args
-
-    from poisonproof.core.certify import Method
-
-    return _starting(incomplete, get_args(Method))
-
-
-def complete_rows(incomplete: str) -> list[str]:
-    """Rows of a comparison, with commas between."""
-    from poisonproof.planning.compare import titles
-
-    return _listed(incomplete, titles())
-
-
-def complete_attacks(incomplete: str) -> list[str]:
-    """Kinds of attacks, with commas between."""
-    from poisonproof.auditing.attacks import ATTACKS
-
-    return _listed(incomplete, ATTACKS)
-
-
-def complete_splits(incomplete: str) -> list[str]:
-    """Splits that need no contributors."""
-    return _starting(incomplete, SPLITS)
-
-
-def complete_spreads(incomplete: str) -> list[str]:
-    """Spreads by kind, and files that may hold one."""
-    return [*_starting(incomplete, SPREADS), *_files(incomplete, (".npz",))]
-
-
-def one_of(*names: str) -> Callable[[str], list[str]]:
-    """One of these."""
+def one_of(
+    names: Sequence[str] | Callable[[], Iterable[str]], suffixes: tuple[str, ...] = (), *, several: bool = False
+) -> Any:
+    """What offers names that begin with what was typed, with commas between if ``several``; and files that end so."""
 
     def complete(incomplete: str) -> list[str]:
-        return _starting(incomplete, names)
+        before, comma, _ = incomplete.rpartition(",") if several else ("", "", incomplete)
+        there = (name for name in (names() if callable(names) else names) if name not in before.split(","))
+        offered = (before + comma + name for name in there)
+        return [*(name for name in offered if name.startswith(incomplete)), *_files(incomplete, suffixes)]
 
     return complete
 
 
-def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _listed(incomplete: str, names: Iterable[str]) -> list[str]:
-    before, comma, last = incomplete.rpartition(",")
-    return [before + comma + name for name in _starting(last, names) if name not in before.split(",")]
+def registered(kind: str) -> Callable[[], Iterable[str]]:
+    """The names of a registry, without endings of files."""
+    return lambda: (name for name in registry.names(kind) if not name.startswith("."))
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
     """Files with these endings, and folders, that begin with what was typed."""
+    if not suffixes:
+        return []
     head = incomplete[: incomplete.rfind("/") + 1]
     start = incomplete[len(head) :]
     try:
@@ -128,6 +81,10 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
 # Options
 
 
+complete_data = one_of(registered("datasets"), tuple(registry.names("readers")))
+complete_spreads = one_of(SPREADS, (".npz",))
+
+
 def data_argument(help: str) -> Any:
     """DATA, by name or a file or folder of the user's own."""
     return typer.Argument(metavar="DATA", autocompletion=complete_data, help=help)
@@ -144,7 +101,7 @@ Learner = Annotated[
     str | None,
     typer.Option(
         "--learner",
-        autocompletion=complete_learners,
+        autocompletion=one_of(registered("learners")),
         help="`auto` (for tables and texts: each base classifier chooses in its own subset), `table`, `boosting`, "
         "`forest`, `text`, `bayes`, `ridge`; for grey images `glyphs`; or your own, `MODULE:OBJECT`, imported "
         "from this folder: a scikit-learn classifier, or what makes one.",
@@ -172,12 +129,12 @@ SpreadName = Annotated[
         "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`Spread.suggest(K, D)` in Python).",
     ),
 ]
-SplitName = Annotated[str, typer.Option("--split", autocompletion=complete_splits, help="`content` or `pixel-sum`.")]
+SplitName = Annotated[str, typer.Option("--split", autocompletion=one_of(SPLITS), help="`content` or `pixel-sum`.")]
 Encoder = Annotated[
     str | None,
     typer.Option(
         "--encoder",
-        autocompletion=complete_encoders,
+        autocompletion=one_of(registered("encoders"), (".onnx", ".npz")),
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
         "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
         "`MODULE:OBJECT`, or `none`.",
@@ -280,6 +237,9 @@ def typed(name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+RECORDS = {"ReadOptions": object}  # what stands for options need not be imported to read them
+
+
 def taking(
     name: str, make: Callable[..., Any], only: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Callable[..., Callable[..., None]]:
@@ -288,13 +248,12 @@ def taking(
     The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named, and
     none of those that are to be left out.
     """
-    taken = [(at, one) for at, one in _taken(make) if (not only or at in only) and at not in without]
-    fields = [_with_type(parameter, make) for _, parameter in taken]
+    fields = [one for one in _parameters(make) if (not only or one.name in only) and one.name not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         parameters: list[inspect.Parameter] = []
-        for at, parameter in _taken(command):
-            parameters += fields if at == name else [_with_type(parameter, command)]
+        for parameter in _parameters(command):
+            parameters += fields if parameter.name == name else [parameter]
 
         @functools.wraps(command)
         def wrapped(**given: Any) -> None:
@@ -308,16 +267,10 @@ def taking(
     return decorate
 
 
-def _taken(command: Callable[..., Any]) -> Iterable[tuple[str, inspect.Parameter]]:
-    return inspect.signature(command).parameters.items()
-
-
-def _with_type(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
-    """The parameter with its type instead of the text of it; a record's own, which stands for options, is no type."""
-    hint, kind = parameter.annotation, inspect.Parameter.KEYWORD_ONLY
-    if isinstance(hint, str) and not hint.endswith("Options"):
-        hint = eval(hint, vars(sys.modules[owner.__module__]))
-    return parameter.replace(annotation=hint, kind=kind)
+def _parameters(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Its parameters by name, with their types and not the texts of them."""
+    signature = inspect.signature(command, eval_str=True, locals=RECORDS)
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()]
 
 
 # Who votes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,7 +145,7 @@ def compare(
         str | None,
         typer.Option(
             "--rows",
-            autocompletion=options.complete_rows,
+            autocompletion=options.one_of(lambda: import_module("poisonproof.planning.compare").titles(), several=True),
             help="Which of dpa, dpa-run-off, finite, finite-tight, finite-run-off, designed, designed-tight, "
             "infinite, binomial, bagging, neighbours, ballots, with commas between; otherwise all.",
         ),

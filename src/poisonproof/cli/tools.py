@@ -14,11 +14,10 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from importlib import import_module, metadata
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -51,14 +50,15 @@ def doctor(json: options.Json = False) -> None:
 
     Paste it into a bug report. Nothing is changed or sent.
     """
-    findings = examine()
+    found = examine()
     if json:
-        output.print_json(findings.as_dict())
+        output.print_json(found)
     else:
-        _print(findings)
-    if not findings.ok:
+        for name, words in in_lines(found):
+            output.print_line(f"{name:<16}{words}")
+    if not found["ok"]:
         raise PoisonproofError(
-            f"The example of the docs has radius 1, and here it came out as {findings.toy_radius}: believe no radius "
+            f"The example of the docs has radius 1, and here it came out as {found['toy_radius']}: believe no radius "
             "from this installation, and make a new one with `pip install --force-reinstall .` in a checkout.",
             code="doctor.self-test",
         )
@@ -70,7 +70,7 @@ def example(
         typer.Argument(
             help="`table` (CSV with categories and missing cells), `contributors` (the same with ids), `text`, "
             "`images` (a folder) or `votes`; without a name they are listed.",
-            autocompletion=options.one_of("table", "contributors", "text", "images", "votes"),
+            autocompletion=options.one_of(("table", "contributors", "text", "images", "votes")),
         ),
     ] = None,
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
@@ -94,146 +94,66 @@ def example(
     output.print_line(f"Next: {written.command}")
 
 
-@dataclass(frozen=True)
-class OptionalPart:
-    """A part that is installed by naming it: what it brings, and what of that is missing here."""
+def examine() -> dict[str, Any]:
+    """Look at this machine; ``toy_radius`` must be 1."""
+    import numba
+    from threadpoolctl import threadpool_info
 
-    name: str
-    present: dict[str, str]
-    missing: tuple[str, ...]
-
-    @property
-    def command(self) -> str:
-        """What installs it."""
-        return install_command(self.name)
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Everything that was looked at.
-
-    Attributes
-    ----------
-    versions : dict
-        poisonproof, Python and every library that poisonproof cannot do without.
-    cores : int
-        That this process may use, of ``cores_in_all``.
-    memory_total, memory_free, disk_free : int or None
-        Bytes; the disk is that of the current folder. None where the system does not say.
-    linear_algebra : tuple of str
-        The BLAS and OpenMP libraries that are loaded, with their threads. A base classifier uses one.
-    numba_threads : int
-    thread_variables : dict
-        Environment variables that limit threads.
-    optional : tuple of OptionalPart
-    toy_radius : int
-        The radius of the example in the docs (the paper's Figure 2), computed here; it must be 1.
-    toy_seconds : float
-        How long that took; the first time, Numba compiles.
-    """
-
-    versions: dict[str, str]
-    system: str
-    cores: int
-    cores_in_all: int
-    memory_total: int | None
-    memory_free: int | None
-    disk_free: int
-    linear_algebra: tuple[str, ...]
-    numba_threads: int
-    thread_variables: dict[str, str]
-    optional: tuple[OptionalPart, ...]
-    toy_radius: int
-    toy_seconds: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether the example of the docs came out as it must."""
-        return self.toy_radius == 1
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        return {**asdict(self), "ok": self.ok}
-
-
-def examine() -> Findings:
-    """Look at this machine."""
     from poisonproof.system.determinism import n_cores
     from poisonproof.system.machine import memory
 
     required, optional = _requirements()
     radius, seconds = _toy()
     total, free = memory()
-    return Findings(
-        versions={"poisonproof": __version__, "Python": platform.python_version(), **required},
-        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
-        cores=n_cores(),
-        cores_in_all=os.cpu_count() or 1,
-        memory_total=total,
-        memory_free=free,
-        disk_free=shutil.disk_usage(Path.cwd()).free,
-        linear_algebra=_linear_algebra(),
-        numba_threads=_numba_threads(),
-        thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
-        optional=optional,
-        toy_radius=radius,
-        toy_seconds=seconds,
-    )
+    for module in ("numpy.linalg", "scipy.linalg", "sklearn.utils"):  # each brings a library of its own
+        import_module(module)
+    pools = {
+        f"{pool['internal_api']} {pool['version'] or '(version unknown)'}, {pool['num_threads']} threads"
+        for pool in threadpool_info()
+    }
+    return {
+        "versions": {"poisonproof": __version__, "Python": platform.python_version(), **required},
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "cores": n_cores(),
+        "cores_in_all": os.cpu_count() or 1,
+        "memory_total": total,
+        "memory_free": free,
+        "disk_free": shutil.disk_usage(Path.cwd()).free,
+        "linear_algebra": sorted(pools),
+        "numba_threads": numba.get_num_threads(),
+        "thread_variables": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        "optional": optional,
+        "toy_radius": radius,
+        "toy_seconds": seconds,
+        "ok": radius == 1,
+    }
 
 
-def _requirements() -> tuple[dict[str, str], tuple[OptionalPart, ...]]:
-    """Versions of what poisonproof needs, and its optional parts, as its own package says."""
+def _requirements() -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Versions of what poisonproof needs, and of its optional parts what is here and what is missing."""
     required: dict[str, str] = {}
-    parts: dict[str, dict[str, str | None]] = {}
+    parts: dict[str, dict[str, Any]] = {}
     for line in metadata.requires("poisonproof") or ():
         name, extra = NAME.match(line), EXTRA.search(line)
         if name is None or name[0] == "poisonproof":
             continue
+        try:
+            version = metadata.version(name[0])
+        except metadata.PackageNotFoundError:
+            version = None
         if extra is None:
-            required[name[0]] = _version(name[0]) or "missing"
+            required[name[0]] = version or "missing"
         elif extra[1] not in NOT_FOR_USERS:
-            parts.setdefault(extra[1], {})[name[0]] = _version(name[0])
-    return required, tuple(
-        OptionalPart(
-            part,
-            {name: version for name, version in versions.items() if version},
-            tuple(name for name, version in versions.items() if not version),
-        )
-        for part, versions in sorted(parts.items())
-    )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _linear_algebra() -> tuple[str, ...]:
-    for module in ("numpy.linalg", "scipy.linalg", "sklearn.utils"):  # each brings a library of its own
-        import_module(module)
-    from threadpoolctl import threadpool_info
-
-    pools = threadpool_info()
-    return tuple(
-        sorted(
-            {
-                f"{pool['internal_api']} {pool['version'] or '(version unknown)'}, {pool['num_threads']} threads"
-                for pool in pools
-            }
-        )
-    )
-
-
-def _numba_threads() -> int:
-    import numba
-
-    return int(numba.get_num_threads())
+            part = parts.setdefault(extra[1], {"name": extra[1], "present": {}, "missing": []})
+            if version is None:
+                part["missing"].append(name[0])
+            else:
+                part["present"][name[0]] = version
+    return required, [parts[name] for name in sorted(parts)]
 
 
 def _toy() -> tuple[int, float]:
-    """The radius of the paper's Figure 2, and the seconds it took."""
+    """The radius of the paper's Figure 2, and the seconds it took: the first time, Numba compiles."""
     start = time.perf_counter()
     from poisonproof import Spread, Votes, certify
 
@@ -242,37 +162,35 @@ def _toy() -> tuple[int, float]:
     return int(certify(votes).radius[0]), round(time.perf_counter() - start, 2)
 
 
-def _print(findings: Findings) -> None:
-    def line(name: str, words: str) -> None:
-        output.print_line(f"{name:<16}{words}")
-
-    line("poisonproof", findings.versions["poisonproof"])
-    line("system", f"Python {findings.versions['Python']}, {findings.system}")
-    line("libraries", ", ".join(f"{name} {version}" for name, version in list(findings.versions.items())[2:]))
-    line("cores", f"{findings.cores} of {findings.cores_in_all} may be used")
-    free = "" if findings.memory_free is None else f", {_bytes(findings.memory_free)} free"
-    line("memory", f"{_bytes(findings.memory_total)}{free}; {_bytes(findings.disk_free)} free on this disk")
-    line("linear algebra", "; ".join(findings.linear_algebra) + " (each base classifier uses one)")
-    named = "".join(f", {name}={value}" for name, value in findings.thread_variables.items())
-    line("Numba", f"{findings.numba_threads} threads{named}")
-    slow = " (Numba compiled; the next time is quicker)" if findings.toy_seconds > SLOW_SECONDS else ""
-    verdict = "as it must" if findings.ok else "NOT 1, AS IT MUST"
-    line("self-test", f"the toy example has radius {findings.toy_radius}, {verdict}; {findings.toy_seconds} s{slow}")
-    line("browser", "none needed: report.html is one file that any browser opens")
-    for part in findings.optional:
-        present = ", ".join(f"{name} {version}" for name, version in part.present.items())
-        absent = f"missing {', '.join(part.missing)}: {part.command}" if part.missing else ""
-        line(f"[{part.name}]", "; ".join(words for words in (present, absent) if words))
-
-
-def _bytes(size: int | None) -> str:
+def in_lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was found, in words."""
     from poisonproof.display import in_bytes
 
-    return "?" if size is None else in_bytes(size)
+    def size(name: str) -> str:
+        return "?" if found[name] is None else in_bytes(found[name])
+
+    versions = list(found["versions"].items())
+    yield "poisonproof", found["versions"]["poisonproof"]
+    yield "system", f"Python {found['versions']['Python']}, {found['system']}"
+    yield "libraries", ", ".join(f"{name} {version}" for name, version in versions[2:])
+    yield "cores", f"{found['cores']} of {found['cores_in_all']} may be used"
+    free = "" if found["memory_free"] is None else f", {size('memory_free')} free"
+    yield "memory", f"{size('memory_total')}{free}; {size('disk_free')} free on this disk"
+    yield "linear algebra", "; ".join(found["linear_algebra"]) + " (each base classifier uses one)"
+    named = "".join(f", {name}={value}" for name, value in found["thread_variables"].items())
+    yield "Numba", f"{found['numba_threads']} threads{named}"
+    slow = " (Numba compiled; the next time is quicker)" if found["toy_seconds"] > SLOW_SECONDS else ""
+    verdict = "as it must" if found["ok"] else "NOT 1, AS IT MUST"
+    yield "self-test", f"the toy example has radius {found['toy_radius']}, {verdict}; {found['toy_seconds']} s{slow}"
+    yield "browser", "none needed: report.html is one file that any browser opens"
+    for part in found["optional"]:
+        words = [", ".join(f"{name} {version}" for name, version in part["present"].items())]
+        if part["missing"]:
+            words.append(f"missing {', '.join(part['missing'])}: {install_command(part['name'])}")
+        yield f"[{part['name']}]", "; ".join(filter(None, words))
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """What was written, in words, and the command to type next."""
 
     path: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -165,7 +166,7 @@ def audit(
         str | None,
         typer.Option(
             "--kinds",
-            autocompletion=options.complete_attacks,
+            autocompletion=options.one_of(lambda: import_module("poisonproof.auditing.attacks").ATTACKS, several=True),
             help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
         ),
     ] = None,
@@ -174,7 +175,7 @@ def audit(
         str,
         typer.Option(
             "--method",
-            autocompletion=options.one_of("finite-aggregation", "tight"),
+            autocompletion=options.one_of(("finite-aggregation", "tight")),
             help="`finite-aggregation` or `tight`.",
         ),
     ] = "finite-aggregation",
