@@ -6,12 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poisonproof.display import in_latex, in_markdown, shown
+from poisonproof.display import in_markdown, shown
 from poisonproof.errors import PoisonproofError
 from research.paper.published import published, published_cell
 from research.paper.results import THEOREM, best, label_of
 
 FORMATS = ("text", "markdown", "latex")
+# After the \\ that ends a row, a star or a bracket would belong to it; in braces they are only themselves.
+_LATEX = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "%&_#${}"},
+        **{char: f"{{{char}}}" for char in "[]*"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+    }
+)
+
+
+def in_latex(text: str) -> str:
+    """Text as LaTeX that sets it; in a cell of a table too."""
+    return shown(text).translate(_LATEX)
 
 
 @dataclass(frozen=True)

@@ -9,149 +9,104 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from poisonproof.auditing.audit import AuditReport, audit
-    from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier
-    from poisonproof.core.certify import Certificate, TargetCertificate, certify
-    from poisonproof.core.shared_attack import CertifiedAccuracy, certified_accuracy
-    from poisonproof.core.split import Split
-    from poisonproof.core.spread import Spread
-    from poisonproof.core.votes import Votes
-    from poisonproof.data.dataset import Dataset
-    from poisonproof.data.named import load
-    from poisonproof.data.options import ReadOptions
-    from poisonproof.data.reading import open_files, read
-    from poisonproof.encoders.base import Encoder, EncoderRecord, encoder
-    from poisonproof.encoders.embeddings import write_embeddings
-    from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
-    from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-    from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
-    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-    from poisonproof.learners.network import TorchClassifier
-    from poisonproof.learners.presets import preset
-    from poisonproof.learners.table import TableClassifier
-    from poisonproof.learners.text import TextClassifier
-    from poisonproof.planning.compare import Comparison, compare
-    from poisonproof.planning.plan import Plan, plan
-    from poisonproof.premises import Premise, PremiseWarning
-    from poisonproof.runs.run import Outcome, run
-    from poisonproof.stochastic.certificate import StochasticCertificate
-    from poisonproof.stochastic.classifiers import (
-        CertifiedBaggingClassifier,
-        InfiniteAggregationClassifier,
+# isort: off
+if TYPE_CHECKING:  # "as" tells type checkers what is public
+    from poisonproof.auditing.audit import AuditReport as AuditReport, audit as audit
+    from poisonproof.ballots.classifiers import (
+        BallotClassifier as BallotClassifier,
+        NeighborVoteClassifier as NeighborVoteClassifier,
     )
-    from poisonproof.verification import Verdict, verify
+    from poisonproof.core.certify import (
+        Certificate as Certificate,
+        TargetCertificate as TargetCertificate,
+        certify as certify,
+    )
+    from poisonproof.core.shared_attack import (
+        CertifiedAccuracy as CertifiedAccuracy,
+        certified_accuracy as certified_accuracy,
+    )
+    from poisonproof.core.split import Split as Split
+    from poisonproof.core.spread import Spread as Spread
+    from poisonproof.core.votes import Votes as Votes
+    from poisonproof.data.dataset import Dataset as Dataset
+    from poisonproof.data.named import load as load
+    from poisonproof.data.options import ReadOptions as ReadOptions
+    from poisonproof.data.reading import open_files as open_files, read as read
+    from poisonproof.encoders.base import Encoder as Encoder, EncoderRecord as EncoderRecord, encoder as encoder
+    from poisonproof.encoders.embeddings import write_embeddings as write_embeddings
+    from poisonproof.errors import (
+        DamagedFileError as DamagedFileError,
+        MissingExtraError as MissingExtraError,
+        PoisonproofError as PoisonproofError,
+        WrongTypeError as WrongTypeError,
+    )
+    from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier as FiniteAggregationClassifier
+    from poisonproof.estimators.purity import (
+        PurityReport as PurityReport,
+        check_estimator_purity as check_estimator_purity,
+        check_pipeline as check_pipeline,
+    )
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier as KernelRidgeClassifier
+    from poisonproof.learners.network import TorchClassifier as TorchClassifier
+    from poisonproof.learners.presets import preset as preset
+    from poisonproof.learners.table import TableClassifier as TableClassifier
+    from poisonproof.learners.text import TextClassifier as TextClassifier
+    from poisonproof.planning.compare import Comparison as Comparison, compare as compare
+    from poisonproof.planning.plan import Plan as Plan, plan as plan
+    from poisonproof.premises import Premise as Premise, PremiseWarning as PremiseWarning
+    from poisonproof.runs.run import Outcome as Outcome, run as run
+    from poisonproof.stochastic.certificate import StochasticCertificate as StochasticCertificate
+    from poisonproof.stochastic.classifiers import (
+        CertifiedBaggingClassifier as CertifiedBaggingClassifier,
+        InfiniteAggregationClassifier as InfiniteAggregationClassifier,
+    )
+    from poisonproof.verification import Verdict as Verdict, verify as verify
+# isort: on
 
 __version__ = "0.3.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
-HOMES = {  # of public names; after a colon the name that it has at home
-    "AuditReport": "auditing.audit",
-    "BallotClassifier": "ballots.classifiers",
-    "Certificate": "core.certify",
-    "CertifiedAccuracy": "core.shared_attack",
-    "CertifiedBaggingClassifier": "stochastic.classifiers",
-    "Comparison": "planning.compare",
-    "DamagedFileError": "errors",
-    "Dataset": "data.dataset",
-    "Encoder": "encoders.base",
-    "EncoderRecord": "encoders.base",
-    "FiniteAggregationClassifier": "estimators.finite_aggregation",
-    "InfiniteAggregationClassifier": "stochastic.classifiers",
-    "KernelRidgeClassifier": "learners.kernel_ridge",
-    "MissingExtraError": "errors",
-    "Outcome": "runs.run",
-    "Plan": "planning.plan",
-    "PoisonproofError": "errors",
-    "Premise": "premises",
-    "NeighborVoteClassifier": "ballots.classifiers",
-    "PremiseWarning": "premises",
-    "PurityReport": "estimators.purity",
-    "ReadOptions": "data.options",
-    "Split": "core.split",
-    "Spread": "core.spread",
-    "StochasticCertificate": "stochastic.certificate",
-    "TableClassifier": "learners.table",
-    "TextClassifier": "learners.text",
-    "TorchClassifier": "learners.network",
-    "TargetCertificate": "core.certify",
-    "Verdict": "verification",
-    "Votes": "core.votes",
-    "WrongTypeError": "errors",
-    "audit": "auditing.audit",
-    "certified_accuracy": "core.shared_attack",
-    "certify": "core.certify",
-    "check_estimator_purity": "estimators.purity",
-    "check_pipeline": "estimators.purity",
-    "compare": "planning.compare",
-    "encoder": "encoders.base",
-    "load": "data.named",
-    "open_files": "data.reading",
-    "plan": "planning.plan",
-    "preset": "learners.presets",
-    "read": "data.reading",
-    "run": "runs.run",
-    "verify": "verification",
-    "write_embeddings": "encoders.embeddings",
+HOMES = {  # of public names
+    name: module
+    for module, names in {
+        "auditing.audit": ("AuditReport", "audit"),
+        "ballots.classifiers": ("BallotClassifier", "NeighborVoteClassifier"),
+        "core.certify": ("Certificate", "TargetCertificate", "certify"),
+        "core.shared_attack": ("CertifiedAccuracy", "certified_accuracy"),
+        "core.split": ("Split",),
+        "core.spread": ("Spread",),
+        "core.votes": ("Votes",),
+        "data.dataset": ("Dataset",),
+        "data.named": ("load",),
+        "data.options": ("ReadOptions",),
+        "data.reading": ("open_files", "read"),
+        "encoders.base": ("Encoder", "EncoderRecord", "encoder"),
+        "encoders.embeddings": ("write_embeddings",),
+        "errors": ("DamagedFileError", "MissingExtraError", "PoisonproofError", "WrongTypeError"),
+        "estimators.finite_aggregation": ("FiniteAggregationClassifier",),
+        "estimators.purity": ("PurityReport", "check_estimator_purity", "check_pipeline"),
+        "learners.kernel_ridge": ("KernelRidgeClassifier",),
+        "learners.network": ("TorchClassifier",),
+        "learners.presets": ("preset",),
+        "learners.table": ("TableClassifier",),
+        "learners.text": ("TextClassifier",),
+        "planning.compare": ("Comparison", "compare"),
+        "planning.plan": ("Plan", "plan"),
+        "premises": ("Premise", "PremiseWarning"),
+        "runs.run": ("Outcome", "run"),
+        "stochastic.certificate": ("StochasticCertificate",),
+        "stochastic.classifiers": ("CertifiedBaggingClassifier", "InfiniteAggregationClassifier"),
+        "verification": ("Verdict", "verify"),
+    }.items()
+    for name in names
 }
-
-__all__ = [
-    "AuditReport",
-    "BallotClassifier",
-    "Certificate",
-    "CertifiedAccuracy",
-    "CertifiedBaggingClassifier",
-    "Comparison",
-    "DamagedFileError",
-    "Dataset",
-    "Encoder",
-    "EncoderRecord",
-    "FiniteAggregationClassifier",
-    "InfiniteAggregationClassifier",
-    "KernelRidgeClassifier",
-    "MissingExtraError",
-    "NeighborVoteClassifier",
-    "Outcome",
-    "Plan",
-    "PoisonproofError",
-    "Premise",
-    "PremiseWarning",
-    "PurityReport",
-    "ReadOptions",
-    "Split",
-    "Spread",
-    "StochasticCertificate",
-    "TableClassifier",
-    "TargetCertificate",
-    "TextClassifier",
-    "TorchClassifier",
-    "Verdict",
-    "Votes",
-    "WrongTypeError",
-    "audit",
-    "certified_accuracy",
-    "certify",
-    "check_estimator_purity",
-    "check_pipeline",
-    "compare",
-    "encoder",
-    "load",
-    "open_files",
-    "plan",
-    "preset",
-    "read",
-    "run",
-    "verify",
-    "write_embeddings",
-]
+__all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'poisonproof' has no attribute '{name}'")
-    module, _, name_at_home = HOMES[name].partition(":")
-    value = getattr(import_module(f"poisonproof.{module}"), name_at_home or name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f"poisonproof.{HOMES[name]}"), name)
     return value
 
 

@@ -5,7 +5,7 @@ bidirectional control rewrites what stood on the line before it: "NOT VERIFIED" 
 
 Numbers as people read them; nothing is ever rounded in our favour.
 
-Text inside Markdown and LaTeX: it stays text, whatever it looks like.
+Text inside Markdown: it stays text, whatever it looks like.
 
 Cells of CSV that somebody opens in a spreadsheet: text from data is text there too, never a formula.
 
@@ -106,30 +106,11 @@ def bytes_of(text: str) -> int:
 _MARKDOWN = str.maketrans(
     {**{char: f"\\{char}" for char in "\\`*_[]|~$#"}, "&": "&amp;", "<": "&lt;", ">": "&gt;"},
 )
-# After the \\ that ends a row, a star or a bracket would belong to it; in braces they are only themselves.
-_LATEX = str.maketrans(
-    {
-        **{char: f"\\{char}" for char in "%&_#${}"},
-        **{char: f"{{{char}}}" for char in "[]*"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "–": "--",
-    }
-)
 
 
 def in_markdown(text: str) -> str:
     """Text as Markdown that shows it; in a cell of a table too."""
     return shown(text).translate(_MARKDOWN)
-
-
-def in_latex(text: str) -> str:
-    """Text as LaTeX that sets it; in a cell of a table too."""
-    return shown(text).translate(_LATEX)
 
 
 # What a spreadsheet takes for the beginning of a formula, full-width forms included.

@@ -14,7 +14,7 @@ from command_line import COMMANDS, POISONPROOF
 from command_line import as_process as poisonproof
 from oracle import theorem_2
 from poisonproof import Certificate, Spread, TargetCertificate, Votes, certify
-from poisonproof.cli.main import REMOVED, main
+from poisonproof.cli.main import main
 
 
 @pytest.fixture
@@ -31,14 +31,6 @@ def test_every_command_has_help_with_an_example():
         text = poisonproof(name, "--help").stdout
         assert "Example: poisonproof" in text.replace("`", "")
         assert command.help
-
-
-def test_removed_commands_answer_in_one_sentence_where_they_went():
-    for name in REMOVED:
-        assert name not in COMMANDS
-        words = poisonproof(name, "--json", code=2).stderr
-        assert words.startswith(f"poisonproof: There is no `poisonproof {name}` any more. ")
-        assert words.count("\n") == 1
 
 
 @pytest.mark.parametrize(

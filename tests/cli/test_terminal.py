@@ -32,12 +32,12 @@ from poisonproof import (
 from poisonproof.cli import options, output
 from poisonproof.cli.main import app
 from poisonproof.cli.output import progress_bar
-from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines, templates
+from poisonproof.display import as_cell, in_markdown, shown, shown_lines, templates
 from poisonproof.estimators.base import warn
 from poisonproof.premises import Premise, PremiseWarning, to_records
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from research.paper.figures import certified_curves, save
-from research.paper.tables import FORMATS, Table
+from research.paper.tables import FORMATS, Table, in_latex
 
 CLI = Path(poisonproof.__file__).parent / "cli"
 # Cursor home, erase the line, colour; C1's own introducer; DEL; bidirectional, zero-width, tag and line-end characters;

@@ -30,16 +30,6 @@ OUR_MISTAKE = (
     "output of `poisonproof doctor` (CONTRIBUTING.md says where, SECURITY.md if a radius may be wrong)."
 )
 GOES_ON = "What was finished is kept, and the same command goes on from there."
-REMOVED = {  # commands that there were, and where their work is done now
-    "accuracy": "`poisonproof certify VOTES --shared` bounds the accuracy left under one attack on all test samples.",
-    "growth": "What more rows would bring is not foretold any more; `poisonproof plan` tries the rows that there are.",
-    "paper": "The paper's tables and figures are made in a checkout: `make paper`.",
-    "plot": "`report.html` in the run's folder draws the curve; `make paper`, in a checkout, those of several runs.",
-    "spread": "In Python, `Spread.suggest(k, d)` lists designed spreads; a run takes one as `--spread plane:4,12`.",
-    "train": "`poisonproof run` trains, votes and certifies, and an interrupted run goes on with the same command.",
-    "vote": "`poisonproof predict RUN NEW --votes --out NAME` keeps votes on new samples; `poisonproof run` goes on.",
-    "table": "`poisonproof run --json` prints the figures of a run; `make paper`, in a checkout, tables of several.",
-}
 
 
 def load(name: str) -> TyperCommand:
@@ -112,18 +102,13 @@ class Commands(OneSentence):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command of this name; None if there is none."""
-        if cmd_name in REMOVED:
-            raise PoisonproofError(
-                f"There is no `poisonproof {cmd_name}` any more. {REMOVED[cmd_name]}", code="command.removed"
-            )
         if cmd_name in registry.names("commands"):
             return Unloaded(cmd_name, help=registry.help_of("commands", cmd_name), rich_markup_mode=None)
         return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the words name; the nearest is said where there is none."""
-        if args[0] not in REMOVED:
-            registry.help_of("commands", args[0])
+        registry.help_of("commands", args[0])
         return super().resolve_command(ctx, args)
 
 
