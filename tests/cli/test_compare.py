@@ -26,12 +26,8 @@ from poisonproof.cli.main import app
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.planning.compare import (
-    cells,
     compare,
-    header,
-    markdown,
     nearest_design,
-    remarks,
     titles,
 )
 from poisonproof.planning.plan import best_of_each, plan
@@ -101,7 +97,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
 def test_the_record_and_the_table_say_the_same(blobs, compared):
     record = compared.as_dict()
     assert record["attack_size"] == list(compared.attack_sizes)
-    names = header(compared)
+    names = compared.header
     for row, one in zip(compared.rows, record["rows"], strict=True):
         right = row.certificate.evaluate(blobs.test.labels).right
         shares = [float((right & (row.certificate.radius >= size)).mean()) for size in compared.attack_sizes]
@@ -110,13 +106,12 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
         assert one["unit"].startswith("training samples")
         voter = "map: " if row.name in ("neighbours", "ballots") else "learner: GaussianNB"
         assert any(premise.startswith(voter) for premise in one["premises"])
-        text = dict(zip(names, cells(compared, row), strict=True))
+        text = dict(zip(names, compared.cells(row), strict=True))
         assert text["holds"] == ("proof" if row.proves else "99.9 %")
         assert 100 * shares[1] - 0.1 < float(text["1"]) <= 100 * shares[1] + 1e-6
         assert row.certificate.radius.mean() - 0.01 < float(text["mean radius"]) <= row.certificate.radius.mean()
-    said = remarks(compared)
+    said = compared.remarks
     assert any("99.9 %: holds with probability at least 99.9 %" in remark for remark in said)
-    assert markdown(compared).count("\n| ") == len(titles()) + 2
 
 
 def test_the_designed_spread_keeps_to_the_budget_and_a_larger_k_is_remarked(blobs):
@@ -127,7 +122,7 @@ def test_the_designed_spread_keeps_to_the_budget_and_a_larger_k_is_remarked(blob
     assert nearest_design(3, 2, 6) is None
     found = compare(blobs, GaussianNB(), k=20, n_classifiers=160, rows=["designed"])
     assert found.rows[0].k > 20
-    assert "a larger k alone gives larger radii" in " ".join(remarks(found))
+    assert "a larger k alone gives larger radii" in " ".join(found.remarks)
 
 
 def test_what_does_not_apply_says_why(blobs):
@@ -137,8 +132,8 @@ def test_what_does_not_apply_says_why(blobs):
     assert "neither decision_function nor predict_proba" in found.rows[1].why_not
     assert "leave d = 1, which is DPA" in found.rows[2].why_not
     assert [one["why_not"] for one in found.as_dict()["rows"]] == [row.why_not for row in found.rows]
-    assert sum("does not apply: " in remark for remark in remarks(found)) == 3
-    assert cells(found, found.rows[0])[1:3] == ["does not apply", "—"]
+    assert sum("does not apply: " in remark for remark in found.remarks) == 3
+    assert found.cells(found.rows[0])[1:3] == ["does not apply", "—"]
     designed = compare(blobs, GaussianNB(), k=3, n_classifiers=6, rows=["designed"]).rows[0]
     assert "no design near k = 3 with at most 6 base classifiers" in designed.why_not
 
@@ -215,7 +210,7 @@ def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tm
     assert [row["name"] for row in record["rows"]] == ["dpa", "finite-tight", "binomial"]
     assert record["attack_size"] == [0, 1]
     assert json.loads((tmp_path / "out" / "compare.json").read_text()) == record
-    assert "| DPA (d = 1) | proof |" in (tmp_path / "out" / "compare.md").read_text()
+    assert "Finite Aggregation, tight</th>" in (tmp_path / "out" / "compare.html").read_text()
 
 
 def test_samples_vote_beside_base_classifiers_with_parameters_from_options(table):

@@ -12,7 +12,7 @@ from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, certify, load
 from poisonproof.display import percent, shown
-from poisonproof.planning.compare import compare, write_comparison
+from poisonproof.planning.compare import compare
 from poisonproof.premises import Premise
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.report import write_report
@@ -409,5 +409,5 @@ def compared(tmp_path_factory):
     samples = replace(load("digits"), name=HOSTILE[0])
     rows = ("dpa", "finite", "finite-tight", "bagging")
     comparison = compare(samples, GaussianNB(), k=10, n_classifiers=30, rows=rows, n_jobs=1)
-    write_comparison(comparison, folder)
+    comparison.write(folder)
     return comparison, folder / "compare.html"

@@ -151,9 +151,7 @@ def compare(
         ),
     ] = None,
     attack_size: options.AttackSizes = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for compare.html, compare.json and compare.md.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for compare.html and compare.json.")] = None,
     learner: options.Learner = None,
     encoder: options.Encoder = None,
     data_dir: options.DataDir = None,
@@ -206,7 +204,7 @@ def compare(
             features=features,
         )
     if out is not None:
-        comparing.write_comparison(comparison, out)
+        comparison.write(out)
         output.note(f"written: {', '.join(str(out / name) for name in comparing.FILES)}")
     if json:
         output.print_json(comparison.as_dict())
@@ -218,14 +216,12 @@ def compare(
 
 def _print_comparison(comparison: Comparison) -> None:
     """One table or, on a narrow terminal, its columns in two."""
-    from poisonproof.planning import compare as report
-
-    header, rows = report.header(comparison), [report.cells(comparison, row) for row in comparison.rows]
-    sizes = [at for at, name in enumerate(header) if name.isdigit()]
+    header, rows = comparison.header, [comparison.cells(row) for row in comparison.rows]
     parts = [list(range(len(header)))]
     if not output.fits_terminal(header, rows):
-        parts = [[at for at in parts[0] if at not in sizes], [0, 1, *sizes]]
-    for part, title in zip(parts, (report.title(comparison), ""), strict=False):
+        first_size = next(at for at, name in enumerate([*header, "0"]) if name.isdigit())
+        parts = [list(range(first_size)), [0, 1, *range(first_size, len(header))]]
+    for part, title in zip(parts, (comparison.title, ""), strict=False):
         output.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
-    for remark in report.remarks(comparison):
+    for remark in comparison.remarks:
         output.print_line(remark)

@@ -25,7 +25,7 @@ from poisonproof.core.designs import Design
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.data.dataset import Dataset
-from poisonproof.display import in_markdown, own_source, percent, render_page, stairs, ticks
+from poisonproof.display import own_source, percent, render_page, stairs, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
@@ -35,7 +35,7 @@ from poisonproof.samples.labels import read_labels
 from poisonproof.system.files import write_text
 from poisonproof.training.engine import engine_of
 
-PROOF = "proof"
+FILES = ("compare.json", "compare.html")
 log = logging.getLogger(__name__)
 
 
@@ -76,6 +76,7 @@ def titles() -> dict[str, str]:
     return {name: title for kind in kinds() for name, title in kind.titles.items()}
 
 
+LINES = {"tight": "thick", "run-off": "dashed"}  # of curves, by certificate
 VOTES_PER_POISON = 4  # base classifiers withstand k over this by a lead of half of the votes
 
 
@@ -98,7 +99,7 @@ class Row:
     @property
     def guarantee(self) -> str:
         """What kind of statement its radii are."""
-        return self.chance or ("does not apply" if self.certificate is None else PROOF)
+        return self.chance or ("does not apply" if self.certificate is None else "proof")
 
     @property
     def proves(self) -> bool:
@@ -110,7 +111,6 @@ class Row:
         record: dict[str, Any] = {"name": self.name, "title": self.title, "guarantee": self.guarantee}
         if self.certificate is None:
             return {**record, "why_not": self.why_not}
-        abstained = getattr(self.certificate, "abstained", np.zeros(1))
         figures = self.certificate.evaluate(y)
         return {
             **record,
@@ -121,10 +121,10 @@ class Row:
             "base_classifiers": self.n_classifiers,
             "clean_accuracy": figures.clean_accuracy,
             "balanced_accuracy": figures.balanced_accuracy,
-            "abstained": float(abstained.mean()),
+            "abstained": float(np.mean(getattr(self.certificate, "abstained", 0.0))),
             "mean_radius": float(self.certificate.radius.mean()),
-            "certified_fraction": figures.certified_fraction(list(sizes)).tolist(),
-            "certified_fraction_balanced": figures.certified_fraction_balanced(list(sizes)).tolist(),
+            "certified_fraction": figures.certified_fraction(sizes).tolist(),
+            "certified_fraction_balanced": figures.certified_fraction_balanced(sizes).tolist(),
             "warning": None if (caution := figures.caution) is None else caution.sentence,
             "premises": [str(premise) for premise in self.certificate.premises],
         }
@@ -154,6 +154,61 @@ class Comparison:
         """Share of the most frequent test label."""
         return float(np.unique(read_labels(self.y_test).codes, return_counts=True)[1].max() / len(self.y_test))
 
+    @property
+    def title(self) -> str:
+        """What was compared, and what attack sizes count."""
+        return (
+            f"{self.dataset}, {self.learner.partition('(')[0]}: {self.n_train} training and {len(self.y_test)} test "
+            f"samples, k = {self.k}, up to {self.n_classifiers} base classifiers. Certified fraction (pointwise) in % "
+            f"at attack sizes, which count {self.unit}"
+        )
+
+    @property
+    def header(self) -> list[str]:
+        """The names of the columns; at attack size 0 the certified fraction is the clean accuracy."""
+        facts = ["", "holds", "classifiers", "k", "d", "clean, %", "balanced, %", "mean radius"]
+        return [*facts, *(str(size) for size in self.attack_sizes if size > 0)]
+
+    def cells(self, row: Row) -> list[str]:
+        """One row as text, no number rounded to the better side."""
+        if row.certificate is None:
+            return [row.title, row.guarantee, *["—"] * (len(self.header) - 2)]
+        figures = row.certificate.evaluate(self.y_test)
+        return [
+            row.title,
+            "proof" if row.proves else "99.9 %",
+            "—" if row.n_classifiers is None else str(row.n_classifiers),
+            "—" if row.k is None else f"{row.k:.4g}",
+            "—" if row.d is None else str(row.d),
+            percent(figures.clean_accuracy),
+            percent(figures.balanced_accuracy),
+            f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
+            *map(percent, figures.certified_fraction([size for size in self.attack_sizes if size > 0])),
+        ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know besides, one sentence each."""
+        sentences = [
+            f"Balanced: mean over classes. Always answering the most frequent class is right on "
+            f"{percent(self.majority_share)} % at every attack size."
+        ]
+        certified = [row for row in self.rows if row.certificate is not None]
+        for row in certified:
+            if (caution := row.certificate.evaluate(self.y_test).caution) is not None:
+                sentences.append(f"WARNING, {row.title}: {caution.sentence}.")
+        sentences += [f"{row.title} does not apply: {row.why_not}." for row in self.rows if row.why_not]
+        larger = next((row.k for row in self.rows[::-1] if row.k is not None and row.k > self.k), None)
+        if larger is not None:
+            sentences.append(
+                f"The designed spread has k = {larger:.4g}, the nearest there is; a larger k alone gives larger radii."
+            )
+        for kind in kinds():
+            rows = [row for row in certified if row.name in kind.titles]
+            if rows and (remark := kind.remark(rows)):
+                sentences.append(remark)
+        return sentences
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain values, for a file."""
         return {
@@ -168,6 +223,42 @@ class Comparison:
             "attack_size": list(self.attack_sizes),
             "rows": [row.as_dict(self.y_test, self.attack_sizes) for row in self.rows],
         }
+
+    def page(self) -> str:
+        """The table with its curves as HTML; names are data and are escaped wherever they stand."""
+        certified = [row for row in self.rows if row.certificate is not None]
+        hues = {name: hue for kind in kinds() for name, hue in kind.hues.items()}
+        top = 1 + max((int(row.certificate.radius.max(initial=0)) for row in certified), default=0)
+        curves, balanced = [], []
+        for row in certified:
+            figures, (name, _, how) = row.certificate.evaluate(self.y_test), row.name.partition("-")
+            path, line = stairs(figures.certified_fraction(np.arange(top + 1))), LINES.get(how, "plain")
+            curves.append(
+                {"title": row.title, "path": path, "hue": hues[name], "line": line if row.proves else "chance"}
+            )
+            balanced.append((row.title, figures.certified_fraction_balanced(self.attack_sizes).tolist()))
+        return render_page(
+            "compare.html.j2",
+            name=self.dataset,
+            title=self.title,
+            unit=self.unit,
+            majority=self.majority_share,
+            curves=curves,
+            ticks=ticks(top),
+            header=self.header,
+            rows=[self.cells(row) for row in self.rows],
+            balanced=balanced,
+            sizes=self.attack_sizes,
+            remarks=self.remarks,
+            style=own_source("page.css"),
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the table as JSON, and with its curves as a page."""
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = (json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n", self.page())
+        for name, text in zip(FILES, texts, strict=True):
+            write_text(folder / name, text)
 
 
 def compare(
@@ -236,11 +327,8 @@ def compare(
 
 def nearest_design(k: float, d: int, n_classifiers: int) -> Design | None:
     """The first suggestion for this k, and for d or less, with no more base classifiers than that."""
-    for degree in range(d, 1, -1):
-        for design in Spread.suggest(k, degree):
-            if design.n_subsets <= n_classifiers:
-                return design
-    return None
+    designs = (design for degree in range(d, 1, -1) for design in Spread.suggest(k, degree))
+    return next((design for design in designs if design.n_subsets <= n_classifiers), None)
 
 
 def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) -> None:
@@ -348,145 +436,3 @@ class Ensembles(Rows):
             assert design is not None
             return Spread.designed(design)
         return Spread.random(bench.k, 1 if ensemble == "dpa" else bench.d)
-
-
-def title(comparison: Comparison) -> str:
-    """What was compared, and what attack sizes count."""
-    return (
-        f"{comparison.dataset}, {comparison.learner.partition('(')[0]}: {comparison.n_train} training and "
-        f"{len(comparison.y_test)} test samples, k = {comparison.k}, up to {comparison.n_classifiers} base "
-        f"classifiers. Certified fraction (pointwise) in % at attack sizes, which count {comparison.unit}"
-    )
-
-
-def header(comparison: Comparison) -> list[str]:
-    """The names of the columns."""
-    facts = ["", "holds", "classifiers", "k", "d", "clean, %", "balanced, %", "mean radius"]
-    return [*facts, *map(str, _sizes(comparison))]
-
-
-def cells(comparison: Comparison, row: Row) -> list[str]:
-    """One row as text, no number rounded to the better side."""
-    if row.certificate is None:
-        return [row.title, row.guarantee, *["—"] * (len(header(comparison)) - 2)]
-    figures = row.certificate.evaluate(comparison.y_test)
-    fractions = figures.certified_fraction(_sizes(comparison))
-    return [
-        row.title,
-        PROOF if row.proves else "99.9 %",
-        "—" if row.n_classifiers is None else str(row.n_classifiers),
-        "—" if row.k is None else f"{row.k:.4g}",
-        "—" if row.d is None else str(row.d),
-        percent(figures.clean_accuracy),
-        percent(figures.balanced_accuracy),
-        f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
-        *map(percent, fractions),
-    ]
-
-
-def remarks(comparison: Comparison) -> list[str]:
-    """What a reader must know besides, one sentence each."""
-    sentences = [
-        f"Balanced: mean over classes. Always answering the most frequent class is right on "
-        f"{percent(comparison.majority_share)} % at every attack size."
-    ]
-    for row in comparison.rows:
-        if row.certificate is not None and (caution := row.certificate.evaluate(comparison.y_test).caution) is not None:
-            sentences.append(f"WARNING, {row.title}: {caution.sentence}.")
-    sentences += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
-    sentences += [
-        f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
-        for row in comparison.rows[::-1]
-        if row.k is not None and row.k > comparison.k
-    ][:1]
-    for kind in kinds():
-        certified = [row for row in comparison.rows if row.name in kind.titles and row.certificate is not None]
-        if certified and (remark := kind.remark(certified)):
-            sentences.append(remark)
-    return sentences
-
-
-def markdown(comparison: Comparison) -> str:
-    """The table as Markdown."""
-    names = header(comparison)
-    rows = ([*map(in_markdown, cells(comparison, row))] for row in comparison.rows)
-    lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([f"{in_markdown(title(comparison))}.", table, *map(in_markdown, remarks(comparison))]) + "\n"
-
-
-def _sizes(comparison: Comparison) -> list[int]:
-    """The attack sizes with a column; at 0 the certified fraction is the clean accuracy."""
-    return [size for size in comparison.attack_sizes if size > 0]
-
-
-FILES = ("compare.json", "compare.md", "compare.html")
-OTHER_HUES = (60, 185, 100, 245)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The certified fraction of one method as a path, and how it is drawn."""
-
-    title: str
-    path: str
-    hue: int
-    line: str
-
-
-def write_comparison(comparison: Comparison, folder: Path) -> None:
-    """Write the table as JSON and as Markdown, and with its curves as a page."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = (
-        json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n",
-        markdown(comparison),
-        comparison_page(comparison),
-    )
-    for name, text in zip(FILES, texts, strict=True):
-        write_text(folder / name, text)
-
-
-def comparison_page(comparison: Comparison) -> str:
-    """The page as HTML; names are data and are escaped wherever they stand."""
-    certified = [row for row in comparison.rows if row.certificate is not None]
-    largest = max((int(row.certificate.radius.max(initial=0)) for row in certified if row.certificate), default=0)
-    top = largest + 1
-    sizes = np.arange(top + 1)
-    curves = []
-    for at, row in enumerate(certified):
-        assert row.certificate is not None
-        shares = row.certificate.evaluate(comparison.y_test).certified_fraction(sizes)
-        curves.append(Curve(row.title, stairs(shares), _hue(row, at), _line(row)))
-    return render_page(
-        "compare.html.j2",
-        name=comparison.dataset,
-        title=title(comparison),
-        unit=comparison.unit,
-        majority=comparison.majority_share,
-        curves=curves,
-        ticks=ticks(top),
-        header=header(comparison),
-        rows=[cells(comparison, row) for row in comparison.rows],
-        balanced=[(row.title, _balanced(row, comparison)) for row in certified],
-        sizes=comparison.attack_sizes,
-        remarks=remarks(comparison),
-        style=own_source("page.css"),
-    )
-
-
-def _balanced(row: Row, comparison: Comparison) -> list[float]:
-    assert row.certificate is not None
-    shares = row.certificate.evaluate(comparison.y_test).certified_fraction_balanced(list(comparison.attack_sizes))
-    return [float(share) for share in shares]
-
-
-def _hue(row: Row, at: int) -> int:
-    """One hue for the methods that share their base classifiers."""
-    hues = {name: hue for kind in kinds() for name, hue in kind.hues.items()}
-    return hues.get(row.name.partition("-")[0], OTHER_HUES[at % len(OTHER_HUES)])
-
-
-def _line(row: Row) -> str:
-    if not row.proves:
-        return "chance"
-    return "thick" if row.name.endswith("tight") else "dashed" if row.name.endswith("run-off") else "plain"
