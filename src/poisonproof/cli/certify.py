@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -128,8 +129,7 @@ def certify(
         )
     matrix: Votes | Ballots | Neighbours
     if votes.suffix == ".npz":
-        given = {"--spread": spread, "--split": split, "--method": method}
-        matrix = open_said(votes, given, classes)
+        matrix = open_said(votes, {"--spread": spread, "--split": split, "--method": method}, classes)
     else:
         matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
     with progress_bar("certifying") as progress, watched(progress):
@@ -138,22 +138,15 @@ def certify(
     truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)
-    if target is None:
-        _print(certificate if against is None else _against(certificate, against), truth, json, against)
-    else:
+    if target is not None:
         _print_target(certificate, truth, json)
+    else:
+        if against not in (None, "insert_remove"):  # whether radii against one kind of attack are exact is not claimed
+            certificate = replace(certificate, radius=certificate.radius_against(against), exact=None)
+        _print(certificate, truth, json, against)
     if not json:
         for premise in certificate.premises:
             output.note(f"premise: {premise}")
-
-
-def _against(certificate: Certificate, threat: str) -> Certificate:
-    """The certificate with the radii against one kind of attack; whether those are exact is not claimed."""
-    from dataclasses import replace
-
-    if threat == "insert_remove":
-        return certificate
-    return replace(certificate, radius=certificate.radius_against(threat), exact=None)  # type: ignore[arg-type]
 
 
 def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Ballots | Neighbours:
@@ -206,28 +199,25 @@ def open_votes(
     of_file = made_with(spread)[1] if Path(spread).is_file() else None
     if of_file is not None and split not in (None, of_file.kind):
         raise PoisonproofError(f"{spread} was made with another split than --split says; leave --split out.")
-
-    def made(classes: Any, **more: Any) -> Votes:
-        if of_file is not None:
-            return Votes.from_subsets(matrix, spread, classes, **more)
-        return Votes(matrix, named, classes, split, **more)
-
     ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
+    names: Sequence[Any]
     if classes is not None:
         names = options.named_classes(classes)
-        declared = range(len(names)) if classes.strip().isdecimal() else names
-        return made(declared, rankings=ranked)
-    if ranked is not None:
-        n_places = ranked.shape[-1]
+        names = range(len(names)) if classes.strip().isdecimal() else names
+    elif ranked is not None:
+        names = range(ranked.shape[-1])
         if not _are_whole(ranked):
             raise PoisonproofError(
-                f"{rankings_file(path).name} has {n_places} places and codes up to {int(ranked.max())}, so it does "
+                f"{rankings_file(path).name} has {len(names)} places and codes up to {int(ranked.max())}, so it does "
                 "not tell whether rankings end or were cut; say how many classes there are: --classes N."
             )
-        return made(range(n_places), classes_inferred=True, rankings=ranked)
-    seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
-    largest = max((int(array.max(initial=0)) for array in seen), default=0)
-    return made(range(largest + 1), classes_inferred=True)
+    else:
+        seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
+        names = range(1 + max((int(array.max(initial=0)) for array in seen), default=0))
+    how: dict[str, Any] = {"classes_inferred": classes is None, "rankings": ranked}
+    if of_file is not None:
+        return Votes.from_subsets(matrix, spread, names, **how)
+    return Votes(matrix, named, names, split, **how)
 
 
 def _are_whole(ranked: Any) -> bool:
@@ -274,84 +264,72 @@ def _array(path: Path) -> Any:
         return map_npy(path)
 
 
-def _print_target(certificate: Any, truth: Any, json: bool) -> None:
-    import numpy as np
+Columns = dict[str, tuple[str, Any]]
+"""Shares by attack size: each with its name in JSON and its heading in the table."""
 
+
+def _print_columns(certificate: Any, facts: dict[str, Any], columns: Columns, title: str, json: bool) -> None:
     from poisonproof.core.certificate import attack_sizes
     from poisonproof.display import percent
 
     sizes = attack_sizes(certificate)
-    held = certificate.certified_share(sizes).tolist() if len(certificate) else [0.0] * len(sizes)
-    of_others = None if truth is None else certificate.certified_share(sizes, truth).tolist()
     if json:
-        record = {**certificate.facts(), "attack_size": sizes, "share_that_cannot_become_target": held}
-        if of_others is not None:
-            record["share_of_other_classes_that_cannot_become_target"] = of_others
-        for name in ("prediction", "margin", "radius", "exact"):
-            if (array := getattr(certificate, name)) is not None:
+        record = {**certificate.facts(), **facts, "attack_size": sizes}
+        record |= {name: [float(share) for share in shares] for name, (_, shares) in columns.items()}
+        for name in ("prediction", "runner_up", "margin", "radius", "exact"):
+            if (array := getattr(certificate, name, None)) is not None:
                 record[name] = array.tolist()
         output.print_json(record)
         return
-    header = ["attack size", "cannot become the target, %"]
-    header += ["of other classes, % (pointwise)"] if of_others else []
-    rows = [
-        [str(size), percent(held[at]), *([percent(of_others[at])] if of_others else [])]
-        for at, size in enumerate(sizes)
-    ]
-    open_radii = certificate.radius[~certificate.already]
-    median = int(np.percentile(open_radii, 50, method="lower")) if len(open_radii) else 0
-    title = (
-        f"{len(open_radii)} predictions that are not {certificate.label} "
-        f"({len(certificate) - len(open_radii)} are), {certificate.method}, median radius {median}"
-    )
-    output.print_table(title, header, rows)
+    rows = [[str(size), *(percent(shares[at]) for _, shares in columns.values())] for at, size in enumerate(sizes)]
+    output.print_table(title, ["attack size", *(heading for heading, _ in columns.values())], rows)
+    if "majority_share" in facts:
+        share = percent(facts["majority_share"])
+        output.print_line(f"Always answering the most frequent label is right on {share} %.")
     if certificate.classes_inferred:
         output.note(CLASSES_INFERRED)
+
+
+def _median(radii: Any) -> int:
+    import numpy as np
+
+    return int(np.percentile(radii, 50, method="lower")) if len(radii) else 0
+
+
+def _print_target(certificate: Any, truth: Any, json: bool) -> None:
+    from poisonproof.core.certificate import attack_sizes
+
+    sizes = attack_sizes(certificate)
+    held = certificate.certified_share(sizes) if len(certificate) else [0.0] * len(sizes)
+    columns: Columns = {"share_that_cannot_become_target": ("cannot become the target, %", held)}
+    if truth is not None:
+        of_others = certificate.certified_share(sizes, truth)
+        columns["share_of_other_classes_that_cannot_become_target"] = ("of other classes, % (pointwise)", of_others)
+    open_radii = certificate.radius[~certificate.already]
+    title = (
+        f"{len(open_radii)} predictions that are not {certificate.label} ({len(certificate) - len(open_radii)} are), "
+        f"{certificate.method}, median radius {_median(open_radii)}"
+    )
+    _print_columns(certificate, {}, columns, title, json)
 
 
 def _print(certificate: Certificate, truth: Any, json: bool, against: str | None) -> None:
-    import numpy as np
-
     from poisonproof.core.certificate import attack_sizes
-    from poisonproof.display import percent
 
-    sizes = attack_sizes(certificate)
+    sizes, facts = attack_sizes(certificate), {"against": against or "insert_remove"}
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
-    figures = None if truth is None else certificate.evaluate(truth)
-    shares: list[Any] = (
-        [] if figures is None else [figures.certified_fraction(sizes), figures.certified_fraction_balanced(sizes)]
-    )
-    if figures is not None and figures.caution is not None:
-        output.note(f"WARNING: {figures.caution.sentence}")
-    if json:
-        record = {**certificate.facts(), "against": against or "insert_remove", "attack_size": sizes}
-        record["share_with_radius"] = held
-        if figures is not None:
-            record |= {
-                "certified_fraction": shares[0].tolist(),
-                "clean_accuracy": figures.clean_accuracy,
-                "majority_share": figures.majority_share,
-                "balanced_accuracy": figures.balanced_accuracy,
-                "certified_fraction_balanced": shares[1].tolist(),
-            }
-        for name in ("prediction", "runner_up", "margin", "radius", "exact"):
-            if (array := getattr(certificate, name)) is not None:
-                record[name] = array.tolist()
-        output.print_json(record)
-        return
-    header = ["attack size", "radius at least that, %"] + (
-        ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if shares else []
-    )
-    columns = [held, *shares]
-    rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
-    median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
+    columns: Columns = {"share_with_radius": ("radius at least that, %", held)}
+    if truth is not None:
+        figures = certificate.evaluate(truth)
+        if figures.caution is not None:
+            output.note(f"WARNING: {figures.caution.sentence}")
+        balanced = figures.certified_fraction_balanced(sizes)
+        columns["certified_fraction"] = ("certified fraction, % (pointwise)", figures.certified_fraction(sizes))
+        columns["certified_fraction_balanced"] = ("balanced, % (mean over classes)", balanced)
+        facts |= {name: getattr(figures, name) for name in ("clean_accuracy", "majority_share", "balanced_accuracy")}
     threat = "" if against is None else f" against {against}"
-    title = f"{len(certificate)} predictions, {certificate.method}, median radius{threat} {median}"
-    output.print_table(title, header, rows)
-    if figures is not None:
-        output.print_line(f"Always answering the most frequent label is right on {percent(figures.majority_share)} %.")
-    if certificate.classes_inferred:
-        output.note(CLASSES_INFERRED)
+    title = f"{len(certificate)} predictions, {certificate.method}, median radius{threat} {_median(certificate.radius)}"
+    _print_columns(certificate, facts, columns, title, json)
 
 
 def _shared(
@@ -394,28 +372,25 @@ def _with_labels(
     votes: Path, labels: Path | None, spread: str | None, classes: str | None, data_dir: Path | None
 ) -> tuple[Votes | Tallies, Any]:
     """Votes and the labels of their test samples; a run's are read again from where it found its data."""
-    from poisonproof.runs.election import election_named
-
     if not votes.is_dir():
         if labels is None:
             raise PoisonproofError(f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.")
         matrix = open_votes(votes, spread, labels, classes, None)
         return matrix, open_labels(labels, matrix)
-    run = votes
-    given = {"--labels": labels, "--spread": spread, "--classes": classes}
-    for option in (option for option, value in given.items() if value is not None):
-        raise PoisonproofError(f"The run in {run} knows its own; leave {option} out.")
+    from poisonproof.runs.election import election_named
     from poisonproof.runs.recipe import reopen
 
-    reopened = reopen(run, None, data_dir)
-    reopened.check_same_data(run)
-    settings = reopened.manifest.settings
-    election = election_named((settings.election or {}).get("method"))
-    if not (run / election.result).exists():
+    for option, value in (("--labels", labels), ("--spread", spread), ("--classes", classes)):
+        if value is not None:
+            raise PoisonproofError(f"The run in {votes} knows its own; leave {option} out.")
+    reopened = reopen(votes, None, data_dir)
+    reopened.check_same_data(votes)
+    election = election_named(reopened.manifest.settings.method)
+    if not (votes / election.result).exists():
         raise PoisonproofError(
-            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
+            f"The run in {votes} is not complete; the `poisonproof run` command that began it goes on with it."
         )
-    return election.tallies(run), reopened.dataset.test.labels
+    return election.tallies(votes), reopened.dataset.test.labels
 
 
 def _print_shared(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
