@@ -119,7 +119,8 @@ def groups_of(rows: tuple[Row, ...]) -> list[Any]:
 
 def of_arrays(make: Callable[[tuple[Row, ...]], Any], grouped: bool, learner: Any = STUMP, **options: Any) -> Any:
     def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
-        split = Split("group" if grouped else "content", options.get("dtype", "float64"), options.get("n_features"))
+        kind, dtype = "group" if grouped else options.get("kind", "content"), options.get("dtype", "float64")
+        split = Split(kind, dtype, options.get("n_features"), hash_labels=options.get("hash_labels", False))
         classes = options.get("classes", (0, 1))
         return Inputs(
             make(rows), labels(rows), groups_of(rows) if grouped else None, estimator(learner, split, classes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -79,264 +78,188 @@ from entry_points.frames import (
 from entry_points.rows import N_FEATURES, NUMBERS, TABLE, Row, honest_rows
 
 
-def _entry_points() -> Iterator[EntryPoint]:
-    both = ((False, "", ()), (True, ", contributors", ("group",)))
-    kinds = ("row", "numbers", "label")
-    for grouped, by, more in both:
-        numbers = (*kinds, "cell", *more)
-        yield EntryPoint(f"array float64{by}", of_arrays(floats_of, grouped), numbers, holds=numeric)
-        yield EntryPoint(
-            f"array float32{by}",
-            of_arrays(lambda rows: floats_of(rows).astype(np.float32), grouped),
-            numbers,
-            holds=lambda row: numeric(row) and single(row),
-        )
-        yield EntryPoint(
-            f"array in Fortran's order{by}",
-            of_arrays(lambda rows: np.asfortranarray(floats_of(rows)), grouped),
-            numbers,
-            holds=numeric,
-        )
-        yield EntryPoint(
-            f"array int64{by}",
-            of_arrays(lambda rows: np.array(matrix_of(rows, ("b", "big")), np.int64), grouped),
-            numbers,
-            holds=whole_of,
-        )
-        yield EntryPoint(
-            f"array uint8{by}",
-            of_arrays(
-                lambda rows: np.array([row.cells["pixels"] for row in rows]), grouped, IMAGE_LEARNER, dtype="uint8"
-            ),
-            ("row", "pixels", "label", *more),
-        )
-        yield EntryPoint(f"array of objects{by}", of_arrays(rows_of_objects, grouped), numbers)
-        yield EntryPoint(f"list of lists{by}", of_arrays(matrix_of, grouped), numbers)
-        yield EntryPoint(
-            f"array, learner without missing values{by}",
-            of_arrays(_filled, grouped, GaussianNB()),
-            numbers,
-            holds=numeric,
-        )
-        for form in ("csr", "csr int64", "csr array", "csc", "coo"):
-            wide = {"n_features": N_FEATURES}
-            yield EntryPoint(
-                f"sparse {form}{by}", of_arrays(sparse(form), grouped, **wide), ("row", "entries", "label", *more)
-            )
-        yield EntryPoint(
-            f"sparse csr, width inferred{by}",
-            of_arrays(sparse("csr"), grouped),
-            ("row", "entries", "label", *more),
-            holds=inside,
-        )
-        for form in ("csr", "coo", "csc", "csr, bytes", "coo, bytes"):
-            yield EntryPoint(
-                f"sparse {form}, in parts{by}",
-                of_arrays(in_parts(form), grouped, n_features=N_FEATURES),
-                ("row", "entries", "label", *more),
-            )
-        yield EntryPoint(f"array of moments{by}", of_arrays(moments, grouped), ("row", "moment", "label", *more))
-        yield EntryPoint(f"array of durations{by}", of_arrays(durations, grouped), ("row", "moment", "label", *more))
-        yield EntryPoint(f"array of texts{by}", of_arrays(written_of, grouped), numbers)
-        yield EntryPoint(f"array, complex{by}", of_arrays(complex_of, grouped), numbers, holds=numeric_or_complex)
-        for form in ("arrays", "lists"):
-            yield EntryPoint(
-                f"list of images, {form}{by}",
-                of_arrays(images_of(form), grouped, IMAGE_LEARNER),
-                ("row", "pixels", "shape", "label", *more),
-            )
-        yield EntryPoint(f"list of lists, labels in a column{by}", in_a_column(grouped), numbers)
-        yield EntryPoint(f"pyarrow, decimals{by}", of_frames(decimals, grouped), ("row", "digits", "label", *more))
-        yield EntryPoint(
-            f"pandas, decimals of Arrow{by}",
-            of_frames(lambda rows: decimals(rows).to_pandas(types_mapper=pd.ArrowDtype), grouped),
-            ("row", "digits", "label", *more),
-        )
-        lines = (*kinds, "cell", "category", "text", "line", *more)
-        for what, kind in (("", "rows"), (" with line breaks", "breaks"), (" with rows in quotes", "records")):
-            written = {f".csv{what}": (write_csv(), {}), f".csv of Windows{what}": (write_windows_csv, {})}
+def _anything(row: Row) -> bool:
+    return True
+
+
+ENTRY_POINTS: dict[str, EntryPoint] = {}
+
+
+def _add(name: str, load: Any, takes: tuple[str, ...], holds: Any = _anything, **more: Any) -> None:
+    ENTRY_POINTS[name] = EntryPoint(name, load, takes, holds=holds, **more)
+
+
+def _add_arrays(grouped: bool, by: str, more: tuple[str, ...]) -> None:
+    numbers, entries = ("row", "numbers", "label", "cell", *more), ("row", "entries", "label", *more)
+    pixels = ("row", "pixels", "label", *more)
+
+    def add(name: str, make: Any, holds: Any = _anything, takes: Any = numbers, *of: Any, **options: Any) -> None:
+        _add(f"{name}{by}", of_arrays(make, grouped, *of, **options), takes, holds)
+
+    add("array float64", floats_of, numeric)
+    add("array float32", lambda rows: floats_of(rows).astype(np.float32), lambda row: numeric(row) and single(row))
+    add("array in Fortran's order", lambda rows: np.asfortranarray(floats_of(rows)), numeric)
+    add("array int64", lambda rows: np.array(matrix_of(rows, ("b", "big")), np.int64), whole_of)
+    add("array uint8", pixels_of, _anything, pixels, IMAGE_LEARNER, dtype="uint8")
+    add("array of objects", rows_of_objects)
+    add("list of lists", matrix_of)
+    add("array, learner without missing values", _filled, numeric, numbers, GaussianNB())
+    for form in ("csr", "csr int64", "csr array", "csc", "coo"):
+        add(f"sparse {form}", sparse(form), _anything, entries, n_features=N_FEATURES)
+    add("sparse csr, width inferred", sparse("csr"), inside, entries)
+    for form in ("csr", "coo", "csc", "csr, bytes", "coo, bytes"):
+        add(f"sparse {form}, in parts", in_parts(form), _anything, entries, n_features=N_FEATURES)
+    for name, make in (("moments", moments), ("durations", durations)):
+        add(f"array of {name}", make, _anything, ("row", "moment", "label", *more))
+    add("array of texts", written_of)
+    add("array, complex", complex_of, numeric_or_complex)
+    for form in ("arrays", "lists"):
+        add(f"list of images, {form}", images_of(form), _anything, (*pixels, "shape"), IMAGE_LEARNER)
+    _add(f"list of lists, labels in a column{by}", in_a_column(grouped), numbers)
+    texts = ("row", "text", "sample", "label", *more)
+    add("texts, list", texts_of, _anything, texts, TEXT_LEARNER)
+    add("texts, array", lambda rows: objects(texts_of(rows)), _anything, texts, TEXT_LEARNER)
+    add("texts, pandas", lambda rows: inferred(texts_of(rows)), _text_of_pandas, texts, TEXT_LEARNER)
+
+
+def _add_frames(grouped: bool, by: str, more: tuple[str, ...]) -> None:
+    frame = ("row", "numbers", "label", "cell", "category", "flag", "time", *more)
+
+    def add(name: str, make: Any, holds: Any = _anything, *of: Any, takes: Any = frame, **options: Any) -> None:
+        needs = "polars" if name.startswith("polars") else None
+        _add(f"{name}{by}", of_frames(make, grouped, *of, **options), takes, holds, needs=needs)
+
+    def table(rows: tuple[Row, ...]) -> Any:
+        return arrow_table(rows, TABLE)
+
+    digits = ("row", "digits", "label", *more)
+    add("pyarrow, decimals", decimals, takes=digits)
+    add(
+        "pandas, decimals of Arrow",
+        lambda rows: decimals(rows).to_pandas(types_mapper=pd.ArrowDtype),
+        takes=digits,
+    )
+    add("pandas, inferred", records, _in_pandas_text)
+    add("pandas, concatenated", typed, _concatenable)
+    add("pandas, categories", categories_of, _in_pandas_text)
+    add("pandas, objects", object_frame, _anything, objects)
+    add("pandas, nullable", nullable, _in_pandas_text)
+    add("pandas, of Arrow types", by_arrow, holds_typed)
+    _add(f"pandas, read{by}", of_read(records, grouped), frame, _in_pandas_text, alone=False)
+    _add(f"pandas, objects, read, declared{by}", of_read(object_frame, grouped, ROLES), frame, alone=False)
+    add("pandas, declared", records, _in_pandas_text, schema=ROLES)
+    add("pandas, objects, declared", object_frame, schema=ROLES)
+    add("pandas, concatenated categories, declared", concatenated_categories, _concatenable, schema=ROLES)
+    add("pandas, of Arrow types, declared", by_arrow, holds_typed, schema=ROLES)
+    add("pyarrow, declared", table, holds_typed, schema=ROLES)
+    for categories, name in ((False, "polars"), (True, "polars, categories")):
+        add(name, polars(categories), holds_typed, polars_column, ("0", "1"))
+    add(
+        "pyarrow",
+        table,
+        lambda row: holds_typed(row) and _whole_key(row.label) and isinstance(row.group, str | None),
+        arrow_keys,
+    )
+    add("pyarrow, dictionary", arrow_categories, holds_typed)
+    add("pyarrow, batch", arrow_batch, holds_typed)
+
+
+def _add_files(grouped: bool, by: str, more: tuple[str, ...]) -> None:
+    kinds, label = ("row", "numbers", "label"), {"label": "class"}
+    lines = (*kinds, "cell", "category", "text", "line", *more)
+    columns = (*kinds, "cell", "category", "flag", "time", "text", *more)
+
+    def add(name: str, write: Any, takes: Any, holds: Any, learner: Any = None, said: Any = label, **how: Any) -> None:
+        rows = how.pop("rows", "rows")
+        load = of_files(write, said, learner, grouped=grouped, **how)
+        _add(f"{name}{by}", load, takes, holds, rows=rows, alone=False)
+
+    def by_command(name: str, write: Any, takes: Any, holds: Any, said: Any = label, rows: str = "rows") -> None:
+        _add(f"{name}, command{by}", of_commands(write, said, grouped=grouped), takes, holds, rows=rows, alone=False)
+
+    for what, kind in (("", "rows"), (" with line breaks", "breaks"), (" with rows in quotes", "records")):
+        for name, write in ((f".csv{what}", write_csv()), (f".csv of Windows{what}", write_windows_csv)):
+            add(f"{name}, inferred", write, lines, one_record, rows=kind)
             if kind == "rows":
-                written |= {f"{name} by lines": (write, {"lines": True}) for name, (write, _) in written.items()}
-            for name, (write, how) in written.items():
-                yield EntryPoint(
-                    f"{name}, inferred{by}",
-                    of_files(write, {"label": "class", **how}, None, grouped=grouped),
-                    lines,
-                    rows=kind,
-                    holds=one_line if how else one_record,
-                    alone=False,
-                )
-            yield EntryPoint(
-                f".csv{what}, command{by}",
-                of_commands(write_csv(), {"label": "class"}, grouped=grouped),
-                lines,
-                rows=kind,
-                holds=one_record,
-                alone=False,
-            )
-        frame = (*kinds, "cell", "category", "flag", "time", *more)
-        yield EntryPoint(f"pandas, inferred{by}", of_frames(records, grouped), frame, holds=_in_pandas_text)
-        yield EntryPoint(f"pandas, concatenated{by}", of_frames(typed, grouped), frame, holds=_concatenable)
-        yield EntryPoint(f"pandas, categories{by}", of_frames(categories_of, grouped), frame, holds=_in_pandas_text)
-        yield EntryPoint(f"pandas, objects{by}", of_frames(object_frame, grouped, objects), frame)
-        yield EntryPoint(f"pandas, nullable{by}", of_frames(nullable, grouped), frame, holds=_in_pandas_text)
-        yield EntryPoint(f"pandas, of Arrow types{by}", of_frames(by_arrow, grouped), frame, holds=holds_typed)
-        yield EntryPoint(f"pandas, read{by}", of_read(records, grouped), frame, holds=_in_pandas_text, alone=False)
-        declared = of_read(object_frame, grouped, ROLES)
-        yield EntryPoint(f"pandas, objects, read, declared{by}", declared, frame, alone=False)
-        for name, make, holds in (
-            ("pandas, declared", records, _in_pandas_text),
-            ("pandas, objects, declared", object_frame, lambda row: True),
-            ("pandas, concatenated categories, declared", concatenated_categories, _concatenable),
-            ("pandas, of Arrow types, declared", by_arrow, holds_typed),
-            ("pyarrow, declared", lambda rows: arrow_table(rows, TABLE), holds_typed),
-        ):
-            yield EntryPoint(f"{name}{by}", of_frames(make, grouped, schema=ROLES), frame, holds=holds)
-        texts = {"column": polars_column, "classes": ("0", "1")}
-        for categories, name in ((False, "polars"), (True, "polars, categories")):
-            yield EntryPoint(
-                f"{name}{by}",
-                of_frames(polars(categories), grouped, **texts),
-                frame,
-                holds=holds_typed,
-                needs="polars",
-            )
-        yield EntryPoint(
-            f"pyarrow{by}",
-            of_frames(lambda rows: arrow_table(rows, TABLE), grouped, arrow_keys),
-            frame,
-            holds=lambda row: holds_typed(row) and _arrow_key(row.label) and isinstance(row.group, str | None),
-        )
-        yield EntryPoint(f"pyarrow, dictionary{by}", of_frames(arrow_categories, grouped), frame, holds=holds_typed)
-        yield EntryPoint(f"pyarrow, batch{by}", of_frames(arrow_batch, grouped), frame, holds=holds_typed)
-        texts_too = ("row", "text", "sample", "label", *more)
-        yield EntryPoint(f"texts, list{by}", of_arrays(texts_of, grouped, TEXT_LEARNER), texts_too)
-        yield EntryPoint(
-            f"texts, array{by}", of_arrays(lambda rows: objects(texts_of(rows)), grouped, TEXT_LEARNER), texts_too
-        )
-        yield EntryPoint(
-            f"texts, pandas{by}",
-            of_arrays(lambda rows: inferred(texts_of(rows)), grouped, TEXT_LEARNER),
-            texts_too,
-            holds=_text_of_pandas,
-        )
-        tabs = write_csv(".tsv", delimiter="\t")
-        for name, make in (
-            (".csv, declared", of_files(write_csv(), {"label": "class"}, None, grouped=grouped, declared="rows")),
-            (".tsv, inferred", of_files(tabs, {"label": "class"}, None, grouped=grouped)),
-            (".tsv, declared", of_files(tabs, {"label": "class"}, None, grouped=grouped, declared="rows")),
-            (".tsv, command", of_commands(tabs, {"label": "class"}, grouped=grouped)),
-        ):
-            yield EntryPoint(f"{name}{by}", make, lines, holds=one_record, alone=False)
-        numbers_only = write_csv(names=NUMBERS, maker=grouped)
-        yield EntryPoint(
-            f".csv of numbers, inferred{by}",
-            of_files(numbers_only, {"label": "class"}, STUMP, grouped=grouped),
-            (*kinds, "cell", *more),
-            holds=one_line,
-            alone=False,
-        )
-        texts_only = write_csv(names=("words",), maker=grouped)
-        yield EntryPoint(
-            f".csv of texts, inferred{by}",
-            of_files(texts_only, {"label": "class"}, TEXT_LEARNER, grouped=grouped),
-            ("row", "text", "label", *more),
-            holds=one_line,
-            alone=False,
-        )
-        columns = (*kinds, "cell", "category", "flag", "time", "text", *more)
-        for how, make in (
-            ("inferred", of_files(write_parquet, {"label": "class"}, None, grouped=grouped)),
-            ("declared", of_files(write_parquet, {"label": "class"}, None, grouped=grouped, declared="rows")),
-            ("command", of_commands(write_parquet, {"label": "class"}, grouped=grouped)),
-        ):
-            yield EntryPoint(f".parquet, {how}{by}", make, columns, holds=holds_parquet, alone=False)
-        for dtype in ("float64", "float32", "big endian", "uint8"):
-            learner = IMAGE_LEARNER if dtype == "uint8" else STUMP
-            odd = ("row", "pixels", "label", *more) if dtype == "uint8" else numbers
-            holds = {"uint8": npz_keys, "float32": lambda row: numeric(row) and single(row) and npz_keys(row)}.get(
-                dtype, lambda row: numeric(row) and npz_keys(row)
-            )
-            yield EntryPoint(
-                f".npz {dtype}, inferred{by}",
-                of_files(write_npz(dtype), {}, learner, grouped=grouped),
-                odd,
-                holds=holds,
-                alone=False,
-            )
-            yield EntryPoint(
-                f".npz {dtype}, command{by}",
-                of_commands(write_npz(dtype), {}, grouped=grouped),
-                odd,
-                holds=holds,
-                alone=False,
-            )
-    for name, make in (
-        ("array float64, classes inferred", of_arrays(floats_of, False, classes=None)),
-        ("pandas, classes inferred", of_frames(records, False, classes=None)),
-    ):
-        yield EntryPoint(name, make, ("row", "label"))
-    yield EntryPoint(
-        "list of lists, labels above 2**53",
-        of_arrays(matrix_of, False, classes=BIG_CLASSES),
-        ("row", "label"),
-        rows="big",
-    )
-    yield EntryPoint(
-        "array float64, contributors by moment",
-        by_contributors(moments_of_contributors),
-        ("row", "moment of a contributor", "label"),
-    )
+                add(f"{name} by lines, inferred", write, lines, one_line, said={**label, "lines": True})
+        by_command(f".csv{what}", write_csv(), lines, one_record, rows=kind)
+    tabs = write_csv(".tsv", delimiter="\t")
+    add(".csv, declared", write_csv(), lines, one_record, declared="rows")
+    add(".tsv, inferred", tabs, lines, one_record)
+    add(".tsv, declared", tabs, lines, one_record, declared="rows")
+    by_command(".tsv", tabs, lines, one_record)
+    numbers_only = write_csv(names=NUMBERS, maker=grouped)
+    add(".csv of numbers, inferred", numbers_only, (*kinds, "cell", *more), one_line, STUMP)
+    texts_only = write_csv(names=("words",), maker=grouped)
+    add(".csv of texts, inferred", texts_only, ("row", "text", "label", *more), one_line, TEXT_LEARNER)
+    add(".parquet, inferred", write_parquet, columns, holds_parquet)
+    add(".parquet, declared", write_parquet, columns, holds_parquet, declared="rows")
+    by_command(".parquet", write_parquet, columns, holds_parquet)
+    for dtype in ("float64", "float32", "big endian", "uint8"):
+        if dtype == "uint8":
+            learner, odd, holds = IMAGE_LEARNER, ("row", "pixels", "label", *more), npz_keys
+        else:
+            learner, odd = STUMP, (*kinds, "cell", *more)
+            holds = _single_in_npz if dtype == "float32" else _numeric_in_npz
+        add(f".npz {dtype}, inferred", write_npz(dtype), odd, holds, learner, {})
+        by_command(f".npz {dtype}", write_npz(dtype), odd, holds, {})
+
+
+def _add_others() -> None:
+    """Inferred classes, other splits, contributors and labels above what floats count, svmlight, folders of images."""
+    _add("array float64, classes inferred", of_arrays(floats_of, False, classes=None), ("row", "label"))
+    _add("pandas, classes inferred", of_frames(records, False, classes=None), ("row", "label"))
+    hashed = of_arrays(floats_of, False, hash_labels=True)
+    _add("array float64, labels in the hash", hashed, ("row", "numbers", "label", "cell"), numeric)
+    sums = of_arrays(pixels_of, False, IMAGE_LEARNER, kind="pixel-sum")
+    _add("array uint8, pixel sums", sums, ("row", "pixels", "label"))
+    big = of_arrays(matrix_of, False, classes=BIG_CLASSES)
+    _add("list of lists, labels above 2**53", big, ("row", "label"), rows="big")
+    moments = by_contributors(moments_of_contributors)
+    _add("array float64, contributors by moment", moments, ("row", "moment of a contributor", "label"))
     for name, keys in (
         ("a categorical", pd.Categorical),
         ("an array of pandas", lambda groups: pd.array(groups, dtype="Int64")),
         ("a column of pandas", lambda groups: pd.Series(groups, dtype="Int64").astype("category")),
     ):
-        yield EntryPoint(
-            f"array float64, contributors above 2**53 in {name}",
-            by_contributors(lambda rows, keys=keys: keys(groups_of(rows)), BIG_CLASSES),
-            ("row", "group"),
-            rows="big",
-            holds=lambda row: _whole_key(row.group),
-        )
-    yield EntryPoint(
-        "pandas, contributors above 2**53",
-        of_frames(object_frame, True, objects, BIG_CLASSES),
-        ("row", "group", "label"),
-        rows="big",
-    )
-    yield EntryPoint(
-        "pyarrow, contributors above 2**53",
-        of_frames(lambda rows: arrow_table(rows, TABLE), True, arrow_keys, BIG_CLASSES),
-        ("row", "group", "label"),
-        rows="big",
-        holds=lambda row: _whole_key(row.label) and _whole_key(row.group),
-    )
-    lines = ("row", "entries", "label", "line")
-    for how, said, chosen in (
-        ("inferred", {}, ("entries: beyond", "entries: only beyond", "line: svmlight: beyond")),
-        ("declared", {"n_features": N_FEATURES}, ()),
-    ):
-        yield EntryPoint(
-            f".svm, {how}", of_files(write_svm, said, STUMP), lines, holds=_word, alone=False, chosen=chosen
-        )
-    yield EntryPoint(
-        ".svm, command", of_commands(write_svm, {"n_features": N_FEATURES}), lines, holds=_word, alone=False
-    )
-    pictures = ("row", "picture", "label")
-    for how, make in (
-        ("inferred", of_files(write_folder, {}, IMAGE_LEARNER)),
-        ("declared", of_files(write_folder, {}, IMAGE_LEARNER, declared="images")),
+        load = by_contributors(lambda rows, keys=keys: keys(groups_of(rows)), BIG_CLASSES)
+        name = f"array float64, contributors above 2**53 in {name}"
+        _add(name, load, ("row", "group"), lambda row: _whole_key(row.group), rows="big")
+    for name, load, holds in (
+        ("pandas", of_frames(object_frame, True, objects, BIG_CLASSES), _anything),
         (
-            "in colour",
-            of_files(write_folder, {"image_size": (3, 5), "colour": True}, IMAGE_LEARNER),
+            "pyarrow",
+            of_frames(lambda rows: arrow_table(rows, TABLE), True, arrow_keys, BIG_CLASSES),
+            lambda row: _whole_key(row.label) and _whole_key(row.group),
         ),
-        ("command", of_commands(write_folder, {"image_size": (4, 4), "colour": False})),
     ):
-        chosen = ("picture: another size", "picture: one pixel") if how == "inferred" else ()
-        yield EntryPoint(
-            f"image folder, {how}", make, pictures, rows="images", holds=folder_name, alone=False, chosen=chosen
-        )
+        _add(f"{name}, contributors above 2**53", load, ("row", "group", "label"), holds, rows="big")
+    lines, width = ("row", "entries", "label", "line"), {"n_features": N_FEATURES}
+    beyond = ("entries: beyond", "entries: only beyond", "line: svmlight: beyond")
+    _add(".svm, inferred", of_files(write_svm, {}, STUMP), lines, _word, alone=False, chosen=beyond)
+    _add(".svm, declared", of_files(write_svm, width, STUMP), lines, _word, alone=False)
+    _add(".svm, command", of_commands(write_svm, width), lines, _word, alone=False)
+    sizes, colour = ("picture: another size", "picture: one pixel"), {"image_size": (3, 5), "colour": True}
+    for how, load, chosen in (
+        ("inferred", of_files(write_folder, {}, IMAGE_LEARNER), sizes),
+        ("declared", of_files(write_folder, {}, IMAGE_LEARNER, declared="images"), ()),
+        ("in colour", of_files(write_folder, colour, IMAGE_LEARNER), ()),
+        ("command", of_commands(write_folder, {"image_size": (4, 4), "colour": False}), ()),
+    ):
+        pictures = ("row", "picture", "label")
+        _add(f"image folder, {how}", load, pictures, folder_name, rows="images", alone=False, chosen=chosen)
+
+
+def pixels_of(rows: tuple[Row, ...]) -> np.ndarray:
+    return np.array([row.cells["pixels"] for row in rows])
+
+
+def _numeric_in_npz(row: Row) -> bool:
+    return numeric(row) and npz_keys(row)
+
+
+def _single_in_npz(row: Row) -> bool:
+    return _numeric_in_npz(row) and single(row)
 
 
 def _filled(rows: tuple[Row, ...]) -> np.ndarray:
@@ -383,10 +306,6 @@ def _hashable(row: Row) -> bool:
     return not unitless and not isinstance(row.cells["city"], list | dict | np.ndarray)
 
 
-def _arrow_key(value: Any) -> bool:
-    return value is None or (type(value) is int and abs(value) < 2**63)
-
-
 def _whole_key(value: Any) -> bool:
     return value is None or (type(value) is int and abs(value) < 2**63)
 
@@ -398,4 +317,8 @@ def _word(row: Row) -> bool:
     return str(row.label).split() == [str(row.label)] and not surrogate(str(row.label))
 
 
-ENTRY_POINTS = {entry.name: entry for entry in _entry_points()}
+for _way in ((False, "", ()), (True, ", contributors", ("group",))):
+    _add_arrays(*_way)
+    _add_frames(*_way)
+    _add_files(*_way)
+_add_others()
