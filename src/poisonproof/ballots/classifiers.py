@@ -80,6 +80,13 @@ class SampleVoteClassifier(CertifiedClassifier):
     what voters near and far count for.
     """
 
+    chosen_by: ClassVar = CertifiedClassifier.chosen_by | {
+        "map": ("features", "scale"),
+        "near": ("near",),
+        "number-of-neighbors": ("n_neighbors",),
+        "class-sizes": ("class_sizes", "one_sided"),
+        "votes-per-contributor": ("voices",),
+    }
     method: ClassVar[str]
     """What the command line calls this way to vote."""
     features: Any

@@ -30,6 +30,7 @@ from poisonproof.ballots.classifiers import (
 )
 from poisonproof.ballots.maps import OWN, map_of, record_of
 from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
 from poisonproof.core.votes import labels_to_json, load_tallies
 from poisonproof.data.dataset import Dataset
@@ -37,13 +38,11 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeErro
 from poisonproof.estimators.prepared import split_of
 from poisonproof.learners.inspection import describe
 from poisonproof.premises import Premise, PublicMap
-from poisonproof.runs.election import Election, Fitted, threat_model
+from poisonproof.runs.election import Election, Fitted, VotersInEvidence, threat_model
 from poisonproof.runs.manifest import Identity, RunSettings
-from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.convert import digest_of
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.system.machine import environment
 from poisonproof.system.progress import progress
 
 FORMAT = "poisonproof counts 1"
@@ -88,14 +87,6 @@ class SampleElection(Election):
         if not self.settings.votes_only:
             self.fitted.save(folder / "models")
 
-    def facts(self, folder: Path) -> dict[str, Any]:
-        """What samples say is whole numbers, the same everywhere."""
-        return {"environments": [environment()], "made_in": []}
-
-    def undefended(self) -> Undefended:
-        """Nothing is trained that could be trained undefended: the strong one alone."""
-        return Undefended.of_samples(self.dataset, self.split, self.fitted.classes_)
-
     @staticmethod
     def threats(split: Split) -> dict[str, int | str]:
         """A flipped label is one voter lost and one gained, as any change is."""
@@ -125,8 +116,9 @@ class SampleElection(Election):
         identity: Identity,
         classes: Sequence[Any] | None,
         *,
-        encoder: PublicMap | None = None,
-        **given: Any,
+        n_jobs: int | None,
+        estimator: Any,
+        encoder: PublicMap | None,
     ) -> SampleVoteClassifier:
         """The classifier of a run, not yet fitted; the map is the one on record, wherever its units came from.
 
@@ -134,13 +126,28 @@ class SampleElection(Election):
         """
         assert identity.election is not None
         return classifier_of(
-            identity.election, split=Split.from_dict(identity.split), classes=classes, encoder=encoder, **given
+            identity.election, split=Split.from_dict(identity.split), classes=classes, encoder=encoder, n_jobs=n_jobs
         )
 
     @classmethod
     def chosen(cls, parameters: dict[str, Any]) -> list[Premise]:
         """The parameter of the rule."""
         return [Premise(cls.premise, value, declared=False) for value in parameters.values()]
+
+    @staticmethod
+    def in_evidence(certificate: Certificate, manifest: dict[str, Any]) -> VotersInEvidence:
+        """How they vote, and by which map."""
+        election, settings = certificate.election, dict(manifest["settings"]["election"])
+        assert election is not None
+        if manifest["settings"]["split"]["kind"] != "group":
+            settings.pop("voices", None)  # of contributors alone
+        if not isinstance(settings.get("class_sizes"), list):
+            settings.pop("class_sizes_from", None)  # of sizes that there are
+        return VotersInEvidence(
+            f"A classifier without training, in which {election['words']} ({manifest['settings']['learner']})",
+            f"training samples that vote through a fixed map ({certificate.method})",
+            {"election": {"voters": election["n_voters"], "words": election["words"], **settings}},
+        )
 
 
 class FittedSamples(Fitted):
@@ -174,6 +181,18 @@ class BallotElection(SampleElection):
     result = "ballots.npz"
     kept = (result, *(f"models/{name}" for name in FILES))
 
+    @staticmethod
+    def whose_votes(certificate: Certificate) -> str:
+        """Near samples of a class and far ones of the others."""
+        return "Ballots that speak for each class"
+
+    @staticmethod
+    def remedy(certificate: Certificate, n_train: int) -> str:
+        """The class list, or another threshold."""
+        if certificate.classes_inferred and certificate.method == "ballots":
+            return "declare the labels that may occur with --classes, or how large classes are with --class-sizes"
+        return "try another --near, --class-sizes from outside this data, or other --features"
+
 
 class NeighborElection(SampleElection):
     """The nearest training samples vote."""
@@ -181,6 +200,16 @@ class NeighborElection(SampleElection):
     classifier, premise = NeighborVoteClassifier, "number-of-neighbors"
     result = "neighbours.npz"
     kept = (result, *(f"models/{name}" for name in FILES))
+
+    @staticmethod
+    def whose_votes(certificate: Certificate) -> str:
+        """The nearest."""
+        return "Votes of the nearest training samples"
+
+    @staticmethod
+    def remedy(certificate: Certificate, n_train: int) -> str:
+        """Fewer neighbors, or another map."""
+        return "try a smaller --n-neighbors, other --features, or more data of the rare classes"
 
 
 CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {

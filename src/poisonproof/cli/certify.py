@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from poisonproof import Certificate, CertifiedAccuracy, Votes
-    from poisonproof.ballots.tallies import Ballots, Neighbours
     from poisonproof.core.votes import Tallies
     from poisonproof.data.options import ReadOptions
 
@@ -44,8 +43,8 @@ def certify(
     votes: Annotated[
         Path,
         typer.Argument(
-            help=".npy matrix (test samples, base classifiers) of class indices, or what samples said in a run: "
-            "ballots.npz, neighbours.npz. With --shared also the directory of a run, which knows its own labels."
+            help=".npy matrix (test samples, base classifiers) of class indices, or what samples said in a run, "
+            "ballots.npz or neighbours.npz. With --shared also the directory of a run, which knows its own labels."
         ),
     ],
     spread: options.SpreadName = None,
@@ -101,9 +100,8 @@ def certify(
     be named, and is a premise, because a wrong one gives wrong radii. Rankings for `run-off` are read from
     NAME.rankings.npy beside NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
 
-    Where training samples vote, a run keeps what they said, with the map and all other premises, in `ballots.npz` or
-    `neighbours.npz`; their certificate (docs/proofs/ballots.md) is exact, with a radius for each kind of attack
-    (`--against`) goes with it.
+    Where training samples vote, a run keeps what they said in an .npz file, with the map and all other premises; their
+    certificate (docs/proofs/ballots.md) is exact, and a radius for each kind of attack (`--against`) goes with it.
     """
     if not votes.exists():
         raise PoisonproofError(f"{votes}: No such file.", code="certify.missing")
@@ -124,10 +122,9 @@ def certify(
         raise PoisonproofError("--target asks about samples inserted and removed; leave --against out, or --target.")
     if votes.is_dir():
         raise PoisonproofError(
-            f"{votes} is a folder; of a run, give its file: votes.npy, or, where samples vote, ballots.npz or "
-            "neighbours.npz."
+            f"{votes} is a folder; of a run, give its file: votes.npy, or, where samples vote, METHOD.npz."
         )
-    matrix: Votes | Ballots | Neighbours
+    matrix: Votes | Tallies
     if votes.suffix == ".npz":
         matrix = open_said(votes, {"--spread": spread, "--split": split, "--method": method}, classes)
     else:
@@ -149,7 +146,7 @@ def certify(
             output.note(f"premise: {premise}")
 
 
-def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Ballots | Neighbours:
+def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Tallies:
     """What samples said, as a run kept it; it knows all that options could say of it."""
     from poisonproof.core.votes import load_tallies
 
@@ -157,10 +154,10 @@ def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> 
         raise PoisonproofError(
             f"{option} is about base classifiers, and in {path} training samples vote; leave it out."
         )
-    ballots = load_tallies(path)
-    if classes is not None and not _names(classes, ballots.classes):
+    said: Tallies = load_tallies(path)
+    if classes is not None and not _names(classes, said.classes):
         raise PoisonproofError(f"{path} was made with other classes than --classes says; leave --classes out.")
-    return ballots
+    return said
 
 
 def open_votes(
@@ -241,7 +238,7 @@ def _names(classes: str, known: Any) -> bool:
     )
 
 
-def open_labels(path: Path | None, votes: Votes | Ballots | Neighbours) -> Any:
+def open_labels(path: Path | None, votes: Votes | Tallies) -> Any:
     """The label of each test sample, from class indices if the classes are not whole numbers."""
     from poisonproof.samples.labels import label_cells
 

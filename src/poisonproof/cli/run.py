@@ -14,7 +14,6 @@ from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.core.certificate import Certificate
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
     from poisonproof.planning.plan import Plan
@@ -266,7 +265,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             {
                 "out": str(outcome.folder),
                 "report": str(report),
-                **_voters_of(certificate),
+                **outcome.election.in_json(certificate),
                 "undefended_accuracy": outcome.undefended_accuracy,
                 "strong_undefended_accuracy": outcome.manifest.strong_undefended_accuracy,
                 "strong_undefended": outcome.manifest.strong_undefended,
@@ -279,8 +278,8 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             }
         )
         return
-    name = outcome.manifest.settings.name
-    output.print_table(f"{name}: {len(certificate)} test samples, {_in_words(certificate)}", *summary.table(), left=1)
+    name, voters = outcome.manifest.settings.name, outcome.election.in_title(certificate)
+    output.print_table(f"{name}: {len(certificate)} test samples, {voters}", *summary.table(), left=1)
     output.print_line(summary.line)
     if scarcity is None and summary.behind is not None:
         output.print_line(summary.behind)
@@ -290,21 +289,6 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
         )
     output.note(premises_in_short(outcome))
     output.note(f"report: {report}")
-
-
-def _voters_of(certificate: Certificate) -> dict[str, Any]:
-    """Who voted, for JSON: base classifiers by k and d, or training samples by their election."""
-    spread = certificate.spread
-    if spread is None:
-        return {"method": certificate.method, "election": certificate.election}
-    return {"method": certificate.method, "k": spread.k, "d": spread.d}
-
-
-def _in_words(certificate: Certificate) -> str:
-    spread = certificate.spread
-    if spread is None:
-        return certificate.voters
-    return f"{spread.n_subsets} base classifiers (k = {spread.k:g}, d = {spread.d})"
 
 
 # A run that follows a plan
@@ -493,15 +477,9 @@ def update(
         return
     if outcome.manifest.no_undefended is not None:
         output.note(f"undefended models: {outcome.manifest.no_undefended}")
-    if outcome.certificate.spread is None:
-        output.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
-        return
-    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
-    last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
-    output.print_line(
-        f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
-        "were trained again, the others stand."
-    )
+    change = changes[-1] if len(changes) > len(reopened.manifest.changes) else None
+    words = outcome.election.updated(outcome.certificate, outcome.manifest.n_train or 0, change)
+    output.print_line(f"{run}: {words}")
 
 
 def _delete_embeddings(model: Any, reopened: Reopened) -> None:

@@ -258,7 +258,7 @@ class Certificate(Kept):
         The largest attack size proved not to change the prediction.
     exact : array (n_test,) of bool, or None
         With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
-        true of base classifiers that do the attacker's will. With ballots and neighbours: where such an attack is known
+        true of base classifiers that do the attacker's will. Of samples that vote: where such an attack is known
         to change the prediction.
     radii : dict of arrays, or None
         Where training samples vote: a radius for every other threat, by name; see `radius_against`.
@@ -346,7 +346,7 @@ class TargetCertificate(Kept):
         The largest attack size proved not to turn the prediction to the target. 0 where the target is predicted
         already: there is nothing left to defend, and `withstands` does not count such samples.
     exact : array (n_test,) of bool, or None
-        Ballots and neighbours: where an attack of size radius + 1 is known that turns the prediction to the target.
+        Of samples that vote: where an attack of size radius + 1 is known that turns the prediction to the target.
     """
 
     FORMAT: ClassVar[str] = "poisonproof target certificate 2"

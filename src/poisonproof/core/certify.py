@@ -68,7 +68,7 @@ def certify(
 
     Parameters
     ----------
-    votes : Votes, Ballots or Neighbours
+    votes : Votes, or what other voters said
         What base classifiers say, or training samples themselves. The latter have one certificate each
         (docs/proofs/ballots.md); of the other arguments only ``target`` is for them.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
@@ -83,8 +83,7 @@ def certify(
     target : label, optional
         Ask another question: how many poisons until the prediction could become this class? The answer is a
         `TargetCertificate`, whose radii are never below those against any change
-        (see `poisonproof.core.theorem2`, and `poisonproof.ballots.radii` where samples
-        vote: there they are exact).
+        (see `poisonproof.core.theorem2`); where samples vote they are exact.
     reachable : indices or boolean mask of partitions, optional
         The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
         premise of the certificate. A radius equal to the number of partitions then means that no attack within them
@@ -96,9 +95,9 @@ def certify(
         return votes.certify(target=target, reachable=reachable, n_jobs=n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
-            f"certify takes poisonproof.Votes, which know their spread, or Ballots or Neighbours. Got "
-            f"{type(votes).__name__} instead; blocks of ballots and stochastic ensembles certify by themselves, and "
-            "against every target alike."
+            f"certify takes poisonproof.Votes, which know their spread, or what samples said. Got "
+            f"{type(votes).__name__} instead; stochastic ensembles certify by themselves, and against every target "
+            "alike."
         )
     if method not in get_args(Method):
         raise PoisonproofError(

@@ -409,18 +409,18 @@ def find_blocks(spread: Spread) -> Blocks | None:
 
 
 def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
-    """The neighbours of partition 0 are the differences of shifts; they are its block if they are closed under +."""
+    """What shares a subset with partition 0 are the differences of shifts; its block, if they are closed under +."""
     shared = np.zeros(n, np.int64)
     for shift in shifts:
         shared += np.bincount((shift - shifts) % n, minlength=n)
-    neighbours = np.flatnonzero(shared)
-    step = n // len(neighbours)
-    if not np.array_equal(neighbours, np.arange(0, n, step)):
+    sharing = np.flatnonzero(shared)
+    step = n // len(sharing)
+    if not np.array_equal(sharing, np.arange(0, n, step)):
         return None
     partitions = np.arange(n).reshape(-1, step).T
-    times = shared[neighbours[1:]]
+    times = shared[sharing[1:]]
     return Blocks(
-        starts=np.arange(step + 1) * len(neighbours),
+        starts=np.arange(step + 1) * len(sharing),
         partitions=partitions.ravel(),
         classifiers=((partitions + shifts[0]) % n).ravel(),
         overlap=np.full(step, times.min()),
@@ -429,7 +429,7 @@ def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
 
 
 def _blocks_of_table(spread: Spread) -> Blocks | None:
-    """Each partition must be a neighbour of exactly the same partitions as the first of its block."""
+    """Each partition must share a subset with exactly the same partitions as the first of its block."""
     table = spread.as_table()
     feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)])
     block_of = np.full(spread.n_partitions, -1)
@@ -437,18 +437,18 @@ def _blocks_of_table(spread: Spread) -> Blocks | None:
     fewest: list[int] = []
     most: list[int] = []
     for j in range(spread.n_partitions):
-        neighbours, shared = np.unique(feeding[table[j]], return_counts=True)
+        sharing, shared = np.unique(feeding[table[j]], return_counts=True)
         if block_of[j] < 0:
-            if (block_of[neighbours] >= 0).any():
+            if (block_of[sharing] >= 0).any():
                 return None
-            block_of[neighbours] = len(members)
-            members.append(neighbours)
+            block_of[sharing] = len(members)
+            members.append(sharing)
             fewest.append(spread.d)
             most.append(0)
         g = block_of[j]
-        if not np.array_equal(neighbours, members[g]):
+        if not np.array_equal(sharing, members[g]):
             return None
-        others = shared[neighbours != j]
+        others = shared[sharing != j]
         fewest[g] = min([fewest[g], *others.tolist()])
         most[g] = max([most[g], *others.tolist()])
     return Blocks(

@@ -165,8 +165,7 @@ def certified_accuracy(
 
     Parameters
     ----------
-    votes : Votes or Ballots
-        Of ballots the best attack found is copies of one test sample, so the upper count says little.
+    votes : Votes, or what other voters said
     y : array (n_test,) of labels
         The true labels; accuracy is counted against them.
     attack_size : int ≥ 0
@@ -185,7 +184,7 @@ def certified_accuracy(
         return votes.certified_accuracy(y, attack_size, time_limit=time_limit)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
-            "certified_accuracy takes poisonproof.Votes, which know their spread, or the ballots of samples. "
+            "certified_accuracy takes poisonproof.Votes, which know their spread, or what samples said. "
             f"Got {type(votes).__name__} instead."
         )
     size, limit = attack_size_of(attack_size, time_limit)

@@ -122,7 +122,7 @@ def sums_over_spread(weight: NDArray[Any], spread: SpreadArrays, sums: NDArray[A
 
 @njit(nogil=True, cache=True)
 def count_values(values: NDArray[Any], lanes: NDArray[np.int64], histogram: NDArray[np.int64]) -> None:
-    """Histogram of small values, in four lanes: equal neighbours would otherwise wait for each other."""
+    """Histogram of small values, in four lanes: equal values in a row would otherwise wait for each other."""
     size = len(histogram)
     lanes[:, :size] = 0
     quarter = len(values) // 4

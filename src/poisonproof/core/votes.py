@@ -230,8 +230,8 @@ def load_tallies(path: str | Path) -> Any:
     stated = open_arrays(path)[1].get("format")
     if stated not in registry.names("tallies"):
         raise PoisonproofError(
-            f"{path} is of format {stated!r}; what samples said is kept by `poisonproof run --method ballots` or "
-            "`neighbours` in OUT/ballots.npz or OUT/neighbours.npz.",
+            f"{path} is of format {stated!r}; what samples said is kept by `poisonproof run --method …` in OUT, as "
+            "METHOD.npz.",
             code="file.format",
         )
     return registry.find("tallies", stated).load(path)

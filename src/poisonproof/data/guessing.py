@@ -43,21 +43,21 @@ def guess_schema(
     and contributors by all of their rows. The report is told which columns are ignored, and why.
     """
     _check_keys(table, label, group)
-    ballot = _Ballot(table, [name for name in table.header if name and name not in (label, group)], group)
+    poll = _Poll(table, [name for name in table.header if name and name not in (label, group)], group)
     numbers: dict[Decimal, dict[str, _Numbers]] = {}
     for mark in get_args(Decimal):  # numbers that a file types are written with points, by us
         if mark != delimiter and not any(count.typed for counts in numbers.values() for count in counts.values()):
-            numbers[mark] = ballot.of_numbers(mark)
+            numbers[mark] = poll.of_numbers(mark)
     decimal = max(numbers, key=lambda mark: sum(count.lead >= 0 for count in numbers[mark].values()))
-    others = ballot.of_texts([name for name, count in numbers[decimal].items() if count.lead < 0 and not count.typed])
+    others = poll.of_texts([name for name, count in numbers[decimal].items() if count.lead < 0 and not count.typed])
     keys, guessed = {label: "label", group: "group"}, {}
     for name, count in numbers[decimal].items():
-        guessed[name] = _role(count, others.get(name), ballot.steps)
+        guessed[name] = _role(count, others.get(name), poll.steps)
         if guessed[name][0] == "ignore" and report is not None:
             report.add(table.path.name, f"column.{'all-different' if name in others else 'empty'}", column=name)
     turns = {name: turned for name, (_, turned) in guessed.items()}
     for mark in numbers.keys() - {decimal}:  # a column that these marks make numbers of might turn the choice of marks
-        turns |= {name: min(turns[name], _turned(c.lead, ballot.steps[0])) for name, c in numbers[mark].items()}
+        turns |= {name: min(turns[name], _turned(c.lead, poll.steps[0])) for name, c in numbers[mark].items()}
     closest = min(turns, key=lambda name: turns[name], default=None)
     why = (
         "nothing was guessed"
@@ -124,7 +124,7 @@ def _turned(lead: int, step: int) -> int:
     return lead // step + 1 if lead >= 0 else -(lead // step)
 
 
-class _Ballot:
+class _Poll:
     """The cells of a table, unit by unit.
 
     ``steps`` are the most that one unit changes the leads of numbers, texts, ids and units by. A row comes or goes; a

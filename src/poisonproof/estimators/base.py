@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +37,6 @@ STATELESS = (  # they learn nothing, and scikit-learn 1.6 does not say so of the
     "sklearn.feature_extraction._hash.FeatureHasher",
     "sklearn.feature_extraction.text.HashingVectorizer",
 )
-CHOSEN_BY = {  # the parameters of a model that a premise states, by its code
-    "spread": ("k", "d", "spread"),
-    "split": ("split",),
-    "learner": ("estimator",),
-    "classes": ("classes",),
-    "map": ("features", "scale"),
-    "near": ("near",),
-    "number-of-neighbors": ("n_neighbors",),
-    "class-sizes": ("class_sizes", "one_sided"),
-    "votes-per-contributor": ("voices",),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +64,29 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     Subclasses have the parameter ``classes`` and set ``classes_``, ``kind_of_samples_`` and ``premises_``.
     """
 
+    chosen_by: ClassVar[dict[str, tuple[str, ...]]] = {
+        "spread": ("k", "d", "spread"),
+        "split": ("split",),
+        "learner": ("estimator",),
+        "classes": ("classes",),
+    }
+    """The parameters that a premise states, by its code."""
     classes: Sequence[Any] | None
     classes_: NDArray[Any]
     kind_of_samples_: str
     n_dropped_: int
     premises_: tuple[Premise, ...]
+
+    def _restated(self, fitted: Sequence[str], chosen: Sequence[str]) -> tuple[Premise, ...]:
+        """The premises after what `seen_around` saw: what a search chose, or was fitted before, is not declared."""
+        heads, premises = {name.partition("__")[0] for name in chosen}, []
+        for premise in self.premises_:
+            if premise.code == BEFORE and fitted:
+                premise = Premise(BEFORE, list(fitted), declared=False)
+            elif heads & set(self.chosen_by.get(premise.code, ())):
+                premise = replace(premise, declared=False)
+            premises.append(premise)
+        return tuple(premises)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of samples whose prediction is the given label, by value: 1, 1.0 and "1" are one label."""
@@ -110,7 +117,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def _see_surroundings(self, danger: str) -> None:
         """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
         fitted, chosen = seen_around(self)
-        self.premises_ = restated_by(self.premises_, fitted, chosen)
+        self.premises_ = self._restated(fitted, chosen)
         if fitted:
             warn(f"In the pipeline, {'; '.join(fitted)}, {danger}")
 
@@ -207,19 +214,6 @@ def outline(X: Any, samples: Samples) -> Any:
 
         return pd.DataFrame(columns=pd.Index([column.name for column in X.columns]))
     return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
-
-
-def restated_by(premises: Sequence[Premise], fitted: Sequence[str], chosen: Sequence[str]) -> tuple[Premise, ...]:
-    """The premises after what `seen_around` saw: what a search chose is not declared, nor what was fitted before."""
-    heads = {name.partition("__")[0] for name in chosen}
-    restated = []
-    for premise in premises:
-        if premise.code == BEFORE and fitted:
-            premise = Premise(BEFORE, list(fitted), declared=False)
-        elif heads & set(CHOSEN_BY.get(premise.code, ())):
-            premise = replace(premise, declared=False)
-        restated.append(premise)
-    return tuple(restated)
 
 
 def seen_around(model: Any) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from poisonproof.core.certificate import Act, Certificate, attack_sizes
 from poisonproof.core.certify import certify, median_radii_against_targets
 from poisonproof.core.metrics import Evaluation, number_that_withstand, plain
-from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.election import Election, election_named
+from poisonproof.runs.election import Election, VotersInEvidence, election_named
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import CheckFailed, Verdict
 
@@ -28,42 +27,6 @@ ACTS: dict[Act, str] = {
     "label_flip": "flip labels only",
     "modify": "change samples in any way",
 }
-
-
-class Voters(NamedTuple):
-    """One kind of voters in words and in fields.
-
-    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
-    nothing, because no checker could tell whether it is true.
-    """
-
-    sentence: str
-    architecture: str
-    parameters: dict[str, Any]
-
-
-def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> Voters:
-    """The voters of a run."""
-    settings, spread, election = manifest["settings"], certificate.spread, certificate.election
-    learner = str(settings["learner"])
-    if spread is not None:
-        return Voters(
-            f"An ensemble of {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d}, "
-            f"learner {learner})",
-            "ensemble by Finite Aggregation",
-            {"k": spread.k, "d": spread.d, "base_classifiers": spread.n_subsets, "spread_digest": spread.digest},
-        )
-    assert election is not None
-    rule = dict(settings["election"])
-    if settings["split"]["kind"] != "group":
-        rule.pop("voices", None)  # of contributors alone
-    if not isinstance(rule.get("class_sizes"), list):
-        rule.pop("class_sizes_from", None)  # of sizes that there are
-    return Voters(
-        f"A classifier without training, in which {election['words']} ({learner})",
-        f"training samples that vote through a fixed map ({certificate.method})",
-        {"election": {"voters": election["n_voters"], "words": election["words"], **rule}},
-    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +57,7 @@ class Facts:
         return str(self.manifest["settings"]["dataset"]["name"])
 
     @property
-    def voters(self) -> Voters:
+    def voters(self) -> VotersInEvidence:
         """Who votes, in words and in fields."""
         return voters_of(self.certificate, self.manifest)
 
@@ -116,7 +79,7 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     manifest = read_record(folder / MANIFEST)
     artefacts = artefacts_of(folder, manifest)
     votes = _election_of(manifest).tallies(folder)
-    certificate = certify(votes, manifest["method"]) if isinstance(votes, Votes) else certify(votes)
+    certificate = certify(votes, manifest["method"])
     stated = Certificate.load(folder / "certificate.npz")
     if not _same(certificate, stated):
         raise CheckFailed(f"The predictions and radii of {folder} do not follow from its votes.")
@@ -149,6 +112,11 @@ def _election_of(manifest: dict[str, Any]) -> type[Election]:
         return election_named(None if election is None else str(election["method"]))
     except PoisonproofError as error:
         raise CheckFailed(str(error)) from None
+
+
+def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> VotersInEvidence:
+    """The voters of a run, in words and in fields."""
+    return _election_of(manifest).in_evidence(certificate, manifest)
 
 
 def threats_of(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, int | str]:

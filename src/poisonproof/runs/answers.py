@@ -294,14 +294,4 @@ def _width(schema: Schema) -> int:
 
 def _check_models(folder: Path, manifest: Manifest) -> None:
     if not (folder / "models" / "model.json").exists():
-        settings = manifest.settings
-        if settings.election is not None:
-            raise PoisonproofError(
-                f"The run in {folder} kept no voters (--votes-only); run the same command without it, with another "
-                "--out."
-            )
-        schema = "" if settings.schema is None else f"--schema {folder / 'schema.json'} "
-        raise PoisonproofError(
-            f"The run in {folder} kept no base classifiers (--votes-only); train them with "
-            f"`poisonproof run {settings.name} {schema}--k {settings.k:g} --d {settings.d} --out {folder}-models`."
-        )
+        raise PoisonproofError(election_named(manifest.settings.method).again(folder, manifest.settings))

@@ -1,4 +1,4 @@
-"""Who votes in a run, and all that only those voters know; base classifiers here, training samples in ``ballots/``.
+"""Who votes in a run, and all that only those voters know: base classifiers here, others in slices.
 
 `poisonproof.runs.run.run` walks one way whoever votes: voters are prepared on the data, asked about the test samples,
 kept, and opened again. Each kind of voters is a class, found by the name of its method in `poisonproof.registry`.
@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof import registry
-from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.certify import Certificate, Method, certify
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes, rankings_file
@@ -33,8 +33,9 @@ from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.runs.undefended import TOO_LARGE, Undefended
 from poisonproof.runs.vote_cache import VoteCache
 from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import label_cells, places_of
+from poisonproof.samples.labels import class_array, label_cells, places_of
 from poisonproof.system.files import read_record, write_whole
+from poisonproof.system.machine import environment
 from poisonproof.training.engine import Resources, VoteJob, engine_named, engine_of
 from poisonproof.training.members import UnansweredError
 from poisonproof.training.model_files import ESTIMATOR, RECORD, save_model_record
@@ -44,6 +45,7 @@ SCRATCH = "scratch"
 RANKINGS = rankings_file(Path("votes.npy")).name
 log = logging.getLogger(__name__)
 ROWS_AT_ONCE = 1 << 12
+MOST_VOTES = 1_000_000  # beyond which "tight" is not worked out for a picture: some seconds
 NOT_COVERED = (
     "change a test sample",
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
@@ -68,6 +70,8 @@ class Election(ABC):
     """The file that holds what the voters said."""
     kept: ClassVar[tuple[str, ...]]
     """Files about the training data that this kind of voters leaves in the folder, besides votes/ and models/."""
+    trains: ClassVar[bool] = False
+    """Whether voters are trained by a learner, and so may differ in the last bit on another machine."""
     identity: Identity
     split: Split
     n_train: int
@@ -101,27 +105,27 @@ class Election(ABC):
     def save(self, folder: Path) -> None:
         """Keep the voters, unless the run keeps votes only, and what they have in common."""
 
-    @abstractmethod
     def facts(self, folder: Path) -> dict[str, Any]:
         """What the manifest says of these voters alone: where they were made, and how many have nothing to learn."""
+        return {"environments": [environment()], "made_in": []}
 
     @staticmethod
     @abstractmethod
     def tallies(folder: Path) -> Any:
         """What the voters of a run said, from its folder."""
 
-    @abstractmethod
     def undefended(self) -> Undefended:
-        """What the same data give without a proof."""
+        """What the same data give without a proof: where nothing is trained that could be, a strong learner alone."""
+        return Undefended.strong_alone(self.dataset, self.split, class_array(self.identity.classes))
 
     def beside(self, tallies: Any) -> dict[str, Any]:
         """What only these voters have to say in an outcome."""
         return {}
 
     @staticmethod
-    @abstractmethod
     def threats(split: Split) -> dict[str, int | str]:
         """What each act of an attacker costs in units of attack size, in words."""
+        return threat_model(split)
 
     @staticmethod
     @abstractmethod
@@ -135,13 +139,88 @@ class Election(ABC):
 
     @staticmethod
     @abstractmethod
-    def model_of(folder: Path, identity: Identity, classes: Sequence[Any] | None, **given: Any) -> Any:
-        """The classifier of a run, not fitted."""
+    def model_of(
+        folder: Path,
+        identity: Identity,
+        classes: Sequence[Any] | None,
+        *,
+        n_jobs: int | None,
+        estimator: Any,
+        encoder: Any,
+    ) -> Any:
+        """The classifier of a run, not fitted: with the learner or the encoder that the user named again, if any."""
 
     @staticmethod
-    @abstractmethod
     def chosen(parameters: dict[str, Any]) -> list[Premise]:
         """The premises of parameters that a pilot chose from the training data."""
+        return []
+
+    # What is said of a run
+
+    @staticmethod
+    def tallied(tallies: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Votes by class for these test samples, and behind them the abstentions."""
+        return np.column_stack([tallies.take(rows).scores(), np.zeros(len(rows), np.int64)])
+
+    @staticmethod
+    def others(tallies: Any, certificate: Certificate) -> list[Certificate]:
+        """The certificates that the same votes carry besides this one."""
+        return []
+
+    @staticmethod
+    def whose_votes(certificate: Certificate) -> str:
+        """Whose votes a table beside a test sample shows."""
+        return f"Votes: {certificate.voters}"
+
+    @staticmethod
+    def in_title(certificate: Certificate) -> str:
+        """Who voted, in a title."""
+        return certificate.voters
+
+    @staticmethod
+    def in_json(certificate: Certificate) -> dict[str, Any]:
+        """Who voted, as plain values."""
+        return {"method": certificate.method, "election": certificate.election}
+
+    @staticmethod
+    def remedy(certificate: Certificate, n_train: int) -> str:
+        """What a person can try where a constant answer would do as well."""
+        return "try another --method, or more data of the rare classes"
+
+    @staticmethod
+    def again(folder: Path, identity: Identity) -> str:
+        """That a run did not keep its voters, and how to keep them."""
+        return (
+            f"The run in {folder} kept no voters (--votes-only); run the same command without it, with another --out."
+        )
+
+    @staticmethod
+    def updated(certificate: Certificate, n_train: int, change: dict[str, Any] | None) -> str:
+        """What an update did; ``change`` is its entry in the manifest, if it changed anything."""
+        return f"{certificate.voters}; nothing was trained, all votes are counted."
+
+    @staticmethod
+    def in_evidence(certificate: Certificate, manifest: dict[str, Any]) -> VotersInEvidence:
+        """What signed evidence says of the voters of a run."""
+        assert certificate.election is not None
+        return VotersInEvidence(
+            f"A classifier without training, in which {certificate.election['words']} "
+            f"({manifest['settings']['learner']})",
+            certificate.method,
+            {"election": dict(manifest["settings"]["election"])},
+        )
+
+
+class VotersInEvidence(NamedTuple):
+    """One kind of voters in words and in fields.
+
+    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
+    nothing, because no checker could tell whether it is true.
+    """
+
+    sentence: str
+    architecture: str
+    parameters: dict[str, Any]
 
 
 class Fitted(ABC):
@@ -211,6 +290,7 @@ def threat_model(split: Split) -> dict[str, int | str]:
 class EnsembleElection(Election):
     """Base classifiers, trained on subsets."""
 
+    trains = True
     result = "votes.npy"
     kept = ("votes.npy", "votes.json", "split.npy", RANKINGS, f"models/{RECORD}", f"models/{ESTIMATOR}")
     threats = staticmethod(threat_model)
@@ -325,11 +405,17 @@ class EnsembleElection(Election):
 
     @staticmethod
     def model_of(
-        folder: Path, identity: Identity, classes: Sequence[Any] | None, **given: Any
+        folder: Path,
+        identity: Identity,
+        classes: Sequence[Any] | None,
+        *,
+        n_jobs: int | None,
+        estimator: Any,
+        encoder: Any,
     ) -> FiniteAggregationClassifier:
-        """An ensemble like that of a run; ``given`` are its estimator and n_jobs."""
+        """An ensemble like that of a run."""
         spread, split = Spread.load(folder / "spread.npz"), Split.from_dict(identity.split)
-        return FiniteAggregationClassifier(spread=spread, split=split, classes=classes, **given)
+        return FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)
 
     @staticmethod
     def chosen(parameters: dict[str, Any]) -> list[Premise]:
@@ -338,6 +424,78 @@ class EnsembleElection(Election):
             return []
         spread = Spread.random(int(parameters["k"]), int(parameters["d"]))
         return [spread_premise(spread, declared=False)]
+
+    @staticmethod
+    def tallied(tallies: Votes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Votes by class for these test samples, and behind them the abstentions."""
+        abstention = len(tallies.classes)
+        codes = np.minimum(tallies.matrix[rows], abstention)
+        return np.stack([np.bincount(row, minlength=abstention + 1) for row in codes])
+
+    @staticmethod
+    def others(tallies: Votes, certificate: Certificate) -> list[Certificate]:
+        """By all methods that say something else."""
+        methods: list[Method] = []
+        if tallies.spread.d > 1:  # with d = 1 all three are the same, and exact
+            methods += ["dpa-bound", "finite-aggregation"]
+            if tallies.matrix.size <= MOST_VOTES:
+                methods.append("tight")
+        if tallies.rankings is not None:
+            methods.append("run-off")
+        return [certify(tallies, method) for method in methods if method != certificate.method]
+
+    @staticmethod
+    def whose_votes(certificate: Certificate) -> str:
+        """How many base classifiers voted."""
+        return f"Votes of {certificate.ensemble.n_subsets:,} base classifiers"
+
+    @staticmethod
+    def in_title(certificate: Certificate) -> str:
+        """With k and d."""
+        spread = certificate.ensemble
+        return f"{spread.n_subsets} base classifiers (k = {spread.k:g}, d = {spread.d})"
+
+    @staticmethod
+    def in_json(certificate: Certificate) -> dict[str, Any]:
+        """By k and d."""
+        return {"method": certificate.method, "k": certificate.ensemble.k, "d": certificate.ensemble.d}
+
+    @staticmethod
+    def remedy(certificate: Certificate, n_train: int) -> str:
+        """A smaller k, another learner, more data."""
+        k = certificate.ensemble.k
+        each = f"(at k = {k:g} a base classifier learns from about {round(n_train / k):,} samples)"
+        smaller = f"a smaller --k {each}, " if k >= 4 else ""
+        return f"try {smaller}another --learner, or more data of the rare classes"
+
+    @staticmethod
+    def again(folder: Path, identity: Identity) -> str:
+        """How to train them again."""
+        schema = "" if identity.schema is None else f"--schema {folder / 'schema.json'} "
+        return (
+            f"The run in {folder} kept no base classifiers (--votes-only); train them with "
+            f"`poisonproof run {identity.name} {schema}--k {identity.k:g} --d {identity.d} --out {folder}-models`."
+        )
+
+    @staticmethod
+    def updated(certificate: Certificate, n_train: int, change: dict[str, Any] | None) -> str:
+        """How many base classifiers were trained again."""
+        last = change or {"retrained": 0, "of": certificate.ensemble.n_subsets}
+        return (
+            f"{n_train} training samples; {last['retrained']} of {last['of']} base classifiers were trained again, the "
+            "others stand."
+        )
+
+    @staticmethod
+    def in_evidence(certificate: Certificate, manifest: dict[str, Any]) -> VotersInEvidence:
+        """The spread and the learner."""
+        spread, learner = certificate.ensemble, str(manifest["settings"]["learner"])
+        return VotersInEvidence(
+            f"An ensemble of {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d}, learner "
+            f"{learner})",
+            "ensemble by Finite Aggregation",
+            {"k": spread.k, "d": spread.d, "base_classifiers": spread.n_subsets, "spread_digest": spread.digest},
+        )
 
 
 class FittedEnsemble(Fitted):

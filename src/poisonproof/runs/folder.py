@@ -94,7 +94,7 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
         )
     with reading(folder / FILE):
         moved = other_environments(manifest.environment, manifest.environments or [])
-    if moved and identity.election is None:  # what samples say is whole numbers, the same everywhere
+    if moved and election_named(identity.method).trains:  # whole numbers are the same everywhere
         log.warning(
             "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "
             "manifest will say which were made where",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certificate import UNSEEN
 from poisonproof.core.certify import Certificate
-from poisonproof.core.votes import Votes
 from poisonproof.display import shown
 from poisonproof.samples.convert import take_rows, to_samples
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
@@ -76,14 +75,15 @@ def gallery(
     certificate: Certificate,
     truth: NDArray[np.int64],
     X: Any,
-    votes: Any,
+    tallied: Callable[[NDArray[np.int64]], NDArray[np.int64]],
     dataset: str,
     samples: Samples | None = None,
     columns: Sequence[str] = (),
 ) -> tuple[Shelf, ...]:
     """A limited choice that anyone would make again: the weakest, the strongest, those between, and the wrong.
 
-    ``columns`` are the names of numbers that came from a table; without them a number bears its place.
+    ``tallied`` gives votes by class for some test samples, and behind them the abstentions. ``columns``
+    are the names of numbers that came from a table; without them a number bears its place.
     """
     right = certificate.prediction == truth
     X = X.tocsr() if sp.issparse(X) else X
@@ -98,7 +98,7 @@ def gallery(
         )
     )
     names = [*(shown(str(name)) for name in certificate.classes.tolist()), UNSEEN]
-    tallies = dict(zip(rows.tolist(), tallied(votes, rows), strict=True))
+    tallies = dict(zip(rows.tolist(), tallied(rows), strict=True))
     shelves = []
     for title, about, rows in chosen:
         tiles = []
@@ -127,15 +127,6 @@ def gallery(
             )
         shelves.append(Shelf(title, about, tuple(tiles)))
     return tuple(shelves)
-
-
-def tallied(votes: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Votes by class for these test samples, and behind them the abstentions."""
-    if isinstance(votes, Votes):
-        abstention = len(votes.classes)
-        codes = np.minimum(votes.matrix[rows], abstention)
-        return np.stack([np.bincount(row, minlength=abstention + 1) for row in codes])
-    return np.column_stack([votes.take(rows).scores(), np.zeros(len(rows), np.int64)])
 
 
 def choose(

@@ -40,7 +40,7 @@ from poisonproof.learners.presets import (
     preset,
 )
 from poisonproof.premises import Premise, declared_if
-from poisonproof.runs.election import ENSEMBLE, election_named
+from poisonproof.runs.election import election_named
 from poisonproof.runs.folder import PARTITIONS, check_plain
 from poisonproof.runs.manifest import FILE, Manifest
 from poisonproof.samples.schema import schema_from_dict
@@ -325,11 +325,10 @@ class Reopened(NamedTuple):
         stated = ((identity.election or {}).get("map") or {}).get("of")
         of_run = encoder_named_again(run, recipe.encoder or stated, user_code.encoder)
         classes = None if self.dataset.classes is None else self.dataset.classes.tolist()
-        if identity.method == ENSEMBLE:
-            return election_named(ENSEMBLE).model_of(run, identity, classes, n_jobs=n_jobs, estimator=self.estimator)
-        encoder = None if of_run is None else encoder_of(of_run)
+        election = election_named(identity.method)
+        encoder = None if of_run is None or election.trains else encoder_of(of_run)
         with opening_only(encoder):
-            return election_named(identity.method).model_of(run, identity, classes, n_jobs=n_jobs, encoder=encoder)
+            return election.model_of(run, identity, classes, n_jobs=n_jobs, estimator=self.estimator, encoder=encoder)
 
 
 def saved_recipe(run: Path, *, strict: bool = True) -> tuple[Manifest, Recipe]:
@@ -403,7 +402,7 @@ def _with_named_learner(
 ) -> tuple[Dataset, Any]:
     own_encoder = must_be_named(recipe.encoder) and user_code.encoder is None
     named = not is_object_name(recipe.learner) or user_code.learner == recipe.learner
-    if not named or own_encoder or manifest.settings.method != ENSEMBLE:
+    if not named or own_encoder or not election_named(manifest.settings.method).trains:
         return dataset, None
     encoder = encoder_named_again(run, recipe.encoder, user_code.encoder)
     return with_learner(dataset, recipe.learner, encoder, quiet=True)  # nothing is chosen any more

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from markupsafe import escape
 from numpy.typing import NDArray
 
 from poisonproof.core.certificate import UNSEEN, Certificate, attack_sizes
-from poisonproof.core.certify import Method, certify, median_radii_against_targets
-from poisonproof.core.votes import UNSEEN_LABEL, Votes
+from poisonproof.core.certify import median_radii_against_targets
+from poisonproof.core.votes import UNSEEN_LABEL
 from poisonproof.display import histogram, own_source, render_page, shown_lines, stairs, survival, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.folder import REPORT, only_writer
@@ -70,10 +71,11 @@ def page(outcome: Outcome) -> str:
     dataset = manifest.settings.name
     classes = class_rows(outcome, size)
     filled = [row for row in classes if row.n]
-    shelves = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test, columns_of(outcome))
+    tallied = partial(outcome.election.tallied, outcome.votes)
+    shelves = gallery(certificate, truth, outcome.x_test, tallied, dataset, outcome.test, columns_of(outcome))
     strongest = int(certificate.radius.max(initial=0))
-    others = other_methods(outcome.votes, certificate)
-    top = max(strongest, size, *(int(other.certificate.radius.max(initial=0)) for other in others)) + 1
+    others = outcome.election.others(outcome.votes, certificate)
+    top = max(strongest, size, *(int(other.radius.max(initial=0)) for other in others)) + 1
     sizes = sorted({*attack_sizes(certificate), size})
     summary = Summary.of(outcome, sizes)
     balanced = figures.certified_fraction_balanced(np.arange(top + 1))
@@ -112,7 +114,7 @@ def page(outcome: Outcome) -> str:
         planned=beside_plan(outcome),
         **_partitions(outcome.partition_sizes),
         voters=certificate.voters,
-        electorate=electorate(certificate),
+        electorate=outcome.election.whose_votes(certificate),
         manifest_text=escape(shown_lines(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False))),
         data={
             "size": size,
@@ -131,18 +133,18 @@ def page(outcome: Outcome) -> str:
     )
 
 
-def _curve(other: OtherMethod, y: NDArray[Any], sizes: list[int], top: int) -> dict[str, Any]:
-    """The curve of another method, and its certified fractions in numbers."""
-    figures = other.certificate.evaluate(y)
+def _curve(other: Certificate, y: NDArray[Any], sizes: list[int], top: int) -> dict[str, Any]:
+    """The curve of another method on the same votes, and its certified fractions in numbers."""
+    figures = other.evaluate(y)
     return {
-        "title": other.title,
+        "title": title_of(other),
         "path": stairs(figures.certified_fraction(np.arange(top + 1))),
         "shares": figures.certified_fraction(sizes).tolist(),
     }
 
 
 def _partitions(sizes: NDArray[np.int64] | None) -> dict[str, Any]:
-    """What the page says of partitions; where training samples vote there are none."""
+    """What the page says of partitions, if there are any."""
     if sizes is None:
         return {"partitions": None}
     largest = int(sizes.max(initial=0)) + 1
@@ -158,15 +160,6 @@ def columns_of(outcome: Outcome) -> list[str]:
     """The names of the features, if they came from a table."""
     schema = outcome.manifest.settings.schema or {}
     return [name for name, role in schema["columns"].items() if role in FEATURES] if "columns" in schema else []
-
-
-def electorate(certificate: Certificate) -> str:
-    """Whose votes a table beside a test sample shows."""
-    if certificate.spread is not None:
-        return f"Votes of {certificate.spread.n_subsets:,} base classifiers"
-    if certificate.method == "neighbours":
-        return "Votes of the nearest training samples"
-    return "Ballots that speak for each class"
 
 
 def class_rows(outcome: Outcome, size: int) -> list[ClassRow]:
@@ -260,43 +253,16 @@ class Confusion:
         return cls(tuple(names[code] for code in codes), tuple(rows), tuple(mistakes), int(wrong.sum()))
 
 
-MOST_VOTES = 1_000_000  # beyond which "tight" is not worked out for a picture: some seconds
-
 TITLES: dict[str, str] = {
     "finite-aggregation": "Theorem 2 (Finite Aggregation)",
     "dpa-bound": "DPA's bound on the same votes",
     "tight": "tight: overlap counted once",
     "run-off": "run-off election",
-    "ballots": "ballots",
-    "neighbours": "neighbours",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class OtherMethod:
-    """A certificate on the same votes by another method."""
-
-    title: str
-    certificate: Certificate
 
 
 def title_of(certificate: Certificate) -> str:
     """The method of a certificate, in words."""
-    if certificate.spread is not None and certificate.spread.d == 1 and certificate.method == "finite-aggregation":
+    if certificate.method == "finite-aggregation" and certificate.ensemble.d == 1:
         return "Theorem 1 (DPA, d = 1)"
     return TITLES.get(certificate.method, certificate.method)
-
-
-def other_methods(votes: Any, certificate: Certificate) -> tuple[OtherMethod, ...]:
-    """The certificates that the same votes carry besides this one; where training samples vote there is one alone."""
-    if not isinstance(votes, Votes):
-        return ()
-    methods: list[Method] = []
-    if votes.spread.d > 1:  # with d = 1 all three are the same, and exact
-        methods += ["dpa-bound", "finite-aggregation"]
-        if votes.matrix.size <= MOST_VOTES:
-            methods.append("tight")
-    if votes.rankings is not None:
-        methods.append("run-off")
-    others = (certify(votes, method) for method in methods if method != certificate.method)
-    return tuple(OtherMethod(title_of(one), one) for one in others)

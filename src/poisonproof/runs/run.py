@@ -26,7 +26,7 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.data.out_of_core import StoredDataset
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.election import election_of
+from poisonproof.runs.election import Election, election_named, election_of
 from poisonproof.runs.folder import (
     PARTITIONS,
     SCHEMA,
@@ -50,10 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """A completed run.
-
-    Where training samples vote there are no base classifiers, and so neither their accuracy nor partitions.
-    """
+    """A completed run; what only base classifiers have is None where others vote."""
 
     folder: Path
     certificate: Certificate
@@ -62,14 +59,19 @@ class Outcome:
     manifest: Manifest
     x_test: Any
     votes: Any
-    """What the voters said: votes, ballots or neighbours."""
+    """What the voters said."""
     test: Samples | None = None
     """The test samples in canonical form."""
     undefended_accuracy: float | None = None
     base_accuracy: float | None = None
     partition_sizes: NDArray[np.int64] | None = None
     train_counts: NDArray[np.int64] | None = None
-    """Training samples of each class, where base classifiers vote."""
+    """Training samples of each class."""
+
+    @property
+    def election(self) -> type[Election]:
+        """Who voted."""
+        return election_named(self.manifest.settings.method)
 
     @cached_property
     def figures(self) -> Evaluation:
@@ -84,7 +86,7 @@ class Outcome:
 
     @property
     def ensemble_votes(self) -> Votes:
-        """The votes of base classifiers; one sentence where training samples vote."""
+        """The votes of base classifiers; one sentence where there are none."""
         if not isinstance(self.votes, Votes):
             raise PoisonproofError(f"The run in {self.folder} has no base classifiers: {self.certificate.voters}.")
         return self.votes
@@ -104,7 +106,7 @@ def run(
     Parameters
     ----------
     dataset : Dataset
-    model : FiniteAggregationClassifier, or a classifier whose training samples vote
+    model : FiniteAggregationClassifier, or another whose voters the registry knows
         Its parameters; it is not fitted.
     folder : path
         Created if absent. A folder that holds another run is refused, with the difference named.

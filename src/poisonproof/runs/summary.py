@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.certify import Certificate
 from poisonproof.core.metrics import Caution, ClassShare
 from poisonproof.display import percent, shown
 from poisonproof.runs.run import Outcome
@@ -137,21 +136,7 @@ def what_to_try(outcome: Outcome, caution: Caution) -> str:
     """What a person can do about it."""
     if caution.kind == "one label":
         return "give --test a file with all classes, or another --held-out"
-    certificate: Certificate = outcome.certificate
-    if certificate.spread is None:
-        return _for_samples(certificate)
-    k, n_train = certificate.ensemble.k, outcome.manifest.n_train or 0
-    each = round(n_train / k)
-    smaller = f"a smaller --k (at k = {k:g} a base classifier learns from about {each:,} samples), " if k >= 4 else ""
-    return f"try {smaller}another --learner, or more data of the rare classes"
-
-
-def _for_samples(certificate: Certificate) -> str:
-    if certificate.method == "neighbours":
-        return "try a smaller --n-neighbors, other --features, or more data of the rare classes"
-    if certificate.classes_inferred and certificate.method == "ballots":
-        return "declare the labels that may occur with --classes, or how large classes are with --class-sizes"
-    return "try another --near, --class-sizes from outside this data, or other --features"
+    return outcome.election.remedy(outcome.certificate, outcome.manifest.n_train or 0)
 
 
 def _few(sizes: Sequence[int], requested: int | None) -> list[int]:
@@ -179,7 +164,7 @@ class RareClass:
     def of(cls, outcome: Outcome, size: int) -> RareClass | None:
         """What is to be said of the rarest class; None where a base classifier has enough of every class."""
         certificate, counts = outcome.certificate, outcome.train_counts
-        if certificate.spread is None or counts is None or certificate.spread.k < 4:
+        if counts is None or certificate.ensemble.k < 4:
             return None
         shares = {str(one.label): one for one in outcome.figures.by_class([size])}
         names = [str(label) for label in certificate.classes.tolist()]
@@ -187,7 +172,7 @@ class RareClass:
         if len(rare) < 2:
             return None
         n_train, label = min(rare)
-        k = float(certificate.spread.k)
+        k = float(certificate.ensemble.k)
         if n_train / k >= FEW:
             return None
         certified = float(np.asarray(shares[label].certified_fraction)[0])

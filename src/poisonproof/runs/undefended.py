@@ -85,8 +85,8 @@ class Undefended:
         return cls(same, *_share_of(lesson, strong))
 
     @classmethod
-    def of_samples(cls, dataset: Dataset, split: Split, classes: NDArray[Any]) -> Undefended:
-        """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
+    def strong_alone(cls, dataset: Dataset, split: Split, classes: NDArray[Any]) -> Undefended:
+        """The strong one, where no learner of the run's own could be trained undefended."""
         samples = split.samples(dataset.train.samples)
         codes = places_of(label_cells(one_by_one(dataset.train.labels)), label_cells(classes.tolist()))
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)

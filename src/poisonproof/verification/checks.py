@@ -2,7 +2,7 @@
 
 A forger may have recomputed every digest, so nothing is believed because a file says so: what several files say must
 agree, and whatever follows from something else is computed again. `poisonproof.verification.ensemble` adds the checks
-of base classifiers, `poisonproof.ballots.verify` those of training samples that vote.
+of base classifiers, a slice those of its voters.
 """
 
 from __future__ import annotations

@@ -185,12 +185,12 @@ def find_groups(spread: SpreadMap) -> Groups | None:
     if spread.shifts is not None:
         shifts = np.array(spread.shifts)
         first = np.bincount(((shifts[:, None] - shifts) % spread.n).ravel(), minlength=spread.n)
-        neighbours = np.flatnonzero(first)
-        step = spread.n // len(neighbours)
-        if not np.array_equal(neighbours, np.arange(0, spread.n, step)) or len(neighbours) == 1:
+        sharing = np.flatnonzero(first)
+        step = spread.n // len(sharing)
+        if not np.array_equal(sharing, np.arange(0, spread.n, step)) or len(sharing) == 1:
             return None
         groups = tuple(np.arange(g, spread.n, step) for g in range(step))
-        shared = first[neighbours[1:]]
+        shared = first[sharing[1:]]
         return Groups(groups, int(shared.min()), bool((shared == 1).all()))
     if spread.n > LARGEST_TABLE:
         return None
