@@ -80,7 +80,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     what voters near and far count for.
     """
 
-    chosen_by: ClassVar = CertifiedClassifier.chosen_by | {
+    _chosen_by: ClassVar = CertifiedClassifier._chosen_by | {
         "map": ("features", "scale"),
         "near": ("near",),
         "number-of-neighbors": ("n_neighbors",),

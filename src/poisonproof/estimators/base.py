@@ -64,7 +64,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     Subclasses have the parameter ``classes`` and set ``classes_``, ``kind_of_samples_`` and ``premises_``.
     """
 
-    chosen_by: ClassVar[dict[str, tuple[str, ...]]] = {
+    _chosen_by: ClassVar[dict[str, tuple[str, ...]]] = {
         "spread": ("k", "d", "spread"),
         "split": ("split",),
         "learner": ("estimator",),
@@ -83,7 +83,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         for premise in self.premises_:
             if premise.code == BEFORE and fitted:
                 premise = Premise(BEFORE, list(fitted), declared=False)
-            elif heads & set(self.chosen_by.get(premise.code, ())):
+            elif heads & set(self._chosen_by.get(premise.code, ())):
                 premise = replace(premise, declared=False)
             premises.append(premise)
         return tuple(premises)
