@@ -23,7 +23,7 @@ import poisonproof
 from poisonproof import registry
 from poisonproof.data.arrays import read_arrays
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.named import SCHEMAS
+from poisonproof.data.reading import SCHEMAS
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.schema import ImageSchema
 from poisonproof.system.archives import limit_of, open_zip, tar_files

@@ -29,9 +29,8 @@ if TYPE_CHECKING:  # "as" tells type checkers what is public
     from poisonproof.core.spread import Spread as Spread
     from poisonproof.core.votes import Votes as Votes
     from poisonproof.data.dataset import Dataset as Dataset
-    from poisonproof.data.named import load as load
     from poisonproof.data.options import ReadOptions as ReadOptions
-    from poisonproof.data.reading import open_files as open_files, read as read
+    from poisonproof.data.reading import load as load, open_files as open_files, read as read
     from poisonproof.encoders.base import Encoder as Encoder, EncoderRecord as EncoderRecord, encoder as encoder
     from poisonproof.encoders.embeddings import write_embeddings as write_embeddings
     from poisonproof.errors import (
@@ -77,9 +76,8 @@ HOMES = {  # of public names
         "core.spread": ("Spread",),
         "core.votes": ("Votes",),
         "data.dataset": ("Dataset",),
-        "data.named": ("load",),
         "data.options": ("ReadOptions",),
-        "data.reading": ("open_files", "read"),
+        "data.reading": ("load", "open_files", "read"),
         "encoders.base": ("Encoder", "EncoderRecord", "encoder"),
         "encoders.embeddings": ("write_embeddings",),
         "errors": ("DamagedFileError", "MissingExtraError", "PoisonproofError", "WrongTypeError"),

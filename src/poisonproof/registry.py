@@ -51,7 +51,7 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "pooled": "poisonproof.training.pooled:PooledEngine",
     },
     # Data sets by name, made from the folder that holds data files.
-    "datasets": {"digits": "poisonproof.data.named:digits"},
+    "datasets": {"digits": "poisonproof.data.reading:digits"},
     # What reads a file, by the ending of its name.
     "readers": {
         ".csv": "poisonproof.data.csv:CsvTable",

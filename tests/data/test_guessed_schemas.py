@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from poisonproof.data import guessing
 from poisonproof.data.csv import CsvTable
 from poisonproof.data.guessing import guess_schema
-from poisonproof.samples.schema import MISSING, number_in
+from poisonproof.samples.cells import number_in
+from poisonproof.samples.schema import MISSING
 
 CELLS = st.sampled_from(["1", "2.5", "7", "NA", "", "x", "y", "z", "a b c d e"])
 TURNED = re.compile(r"closest guess: column '(\w+)' as (\w+); (\d+) odd (row|contributor)s? could have changed that")

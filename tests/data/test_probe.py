@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from poisonproof.data.options import ReadOptions
-from poisonproof.data.probe import check
+from poisonproof.data.options import ReadOptions, check
 from refused import refused
 
 CASES = [
@@ -39,8 +38,7 @@ def test_right_ones_are_not(folder, how):
 def test_neither_numpy_nor_rich_is_imported(folder):
     program = """
 import sys
-from poisonproof.data.options import ReadOptions
-from poisonproof.data.probe import check
+from poisonproof.data.options import ReadOptions, check
 try:
     check("t.csv", ReadOptions(label="kind"))
 except ValueError as error:

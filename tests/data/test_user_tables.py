@@ -24,10 +24,10 @@ from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
+from poisonproof.samples.cells import number_in
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import (
     TableSchema,
-    number_in,
     read_schema,
     schema_from_dict,
 )

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from poisonproof.samples.cells import canonical_cell, cell_key, order_of_cell, text_of, utf8
+from poisonproof.samples.cells import canonical_cell, cell_key, number_in, order_of_cell, text_of, utf8
 from poisonproof.samples.frames import as_frame, python_values
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
-from poisonproof.samples.schema import number_in
 
 
 class SlowColumn(NamedTuple):

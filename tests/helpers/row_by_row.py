@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 
 from poisonproof.data.dataset import ReadReport
 from poisonproof.data.files import decoded, is_utf_8
-from poisonproof.samples.cells import text_of
-from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
-from poisonproof.samples.schema import FEATURES, TableSchema, number_in
+from poisonproof.samples.cells import floor_microseconds, number_in, text_of, text_of_microseconds
+from poisonproof.samples.schema import FEATURES, TableSchema
 
 BLANK = "".join(map(chr, range(33))) + "\ue000"
 LONE_RETURN, STANDS_FOR_IT = re.compile(r"\r(?!\n|\Z)"), "\ue000"  # which no byte is read as

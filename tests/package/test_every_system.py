@@ -37,7 +37,7 @@ for name in {modules!r}:
 sys.modules.pop("filelock", None)
 
 import poisonproof
-from poisonproof.data.named import load
+from poisonproof.data.reading import load
 for found in pkgutil.walk_packages(poisonproof.__path__, "poisonproof."):
     importlib.import_module(found.name)
 

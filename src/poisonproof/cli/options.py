@@ -408,9 +408,9 @@ def _size(text: str) -> tuple[int, int]:
 
 def check_data(name: str, read: ReadOptions) -> None:
     """Refuse a name that is no data, and columns that are not there, before anything heavy is imported."""
-    from poisonproof.data import probe
+    from poisonproof.data.options import check
 
-    probe.check(name, read)
+    check(name, read)
 
 
 def check_run(run: Path) -> None:

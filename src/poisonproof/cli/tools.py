@@ -265,7 +265,7 @@ def write_votes(folder: Path) -> Written:
     from sklearn.naive_bayes import GaussianNB
 
     from poisonproof import FiniteAggregationClassifier, Spread
-    from poisonproof.data.named import load
+    from poisonproof.data.reading import load
     from poisonproof.system.files import write_whole
 
     digits = load("digits")

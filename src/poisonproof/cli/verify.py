@@ -539,7 +539,7 @@ def _learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
 
 def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
-    from poisonproof.data.named import load
+    from poisonproof.data.reading import load
     from poisonproof.runs.recipe import reopen
 
     manifest = _manifest_of(path)

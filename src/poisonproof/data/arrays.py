@@ -21,11 +21,11 @@ from poisonproof.data.options import ReadOptions
 from poisonproof.data.tables import Batch
 from poisonproof.display import in_bytes, nearest
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import text_of
+from poisonproof.samples.cells import plain_number, text_of
 from poisonproof.samples.columns import finite_numbers
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import NumberSamples, Samples
-from poisonproof.samples.schema import ArraySchema, SparseSchema, closeness, plain_number
+from poisonproof.samples.schema import ArraySchema, SparseSchema, closeness
 from poisonproof.system.archives import npy_rows, open_zip
 from poisonproof.system.archives import read_npz as read_some
 from poisonproof.system.files import reading
@@ -91,7 +91,7 @@ class NpzReader:
         samples = read_arrays(self.path, [x], self.options.most_bytes)[x]
         _check_rows(samples, self.path, x)
         dtype = "uint8" if samples.dtype == np.uint8 else "float64"
-        return ArraySchema(samples.shape[1:], dtype, "shape and type as the file has them")
+        return ArraySchema(samples.shape[1:], dtype, guessed="shape and type as the file has them")
 
     def batches(
         self, schema: ArraySchema, *, labelled: bool, report: ReadReport, rows: int | None = None
@@ -248,7 +248,7 @@ def guess_sparse_schema(path: Opens, most_bytes: int | None) -> SparseSchema:
             "--n-features, and entries beyond it are dropped."
         )
     width = max(largest, 0) + 1
-    return SparseSchema(width, closeness(f"{width} features, by the largest index", 1, "row"))
+    return SparseSchema(width, guessed=closeness(f"{width} features, by the largest index", 1, "row"))
 
 
 def svmlight_rows(path: Opens, most_bytes: int | None, report: ReadReport) -> Iterator[SparseRow]:

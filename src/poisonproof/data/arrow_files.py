@@ -13,8 +13,7 @@ from poisonproof.data.files import MOST_BYTES, Body, Opens, check_size, decoded,
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.cells import drop_missing, number_cell, text_of
-from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
+from poisonproof.samples.cells import drop_missing, floor_microseconds, number_cell, text_of, text_of_microseconds
 
 ROWS_PER_BATCH = 1 << 15
 BYTES_PER_CELL = 8

@@ -14,7 +14,8 @@ from poisonproof.data.files import Opens, decoded, is_utf_8, opened
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.schema import check_delimiter, number_in
+from poisonproof.samples.cells import number_in
+from poisonproof.samples.schema import check_delimiter
 
 BLOCK = 1 << 20
 LONGEST_RECORD = 1 << 22

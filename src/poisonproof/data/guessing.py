@@ -17,8 +17,9 @@ from poisonproof.data.dataset import ReadReport
 from poisonproof.data.tables import RawBatch, TableReader, Vocabulary
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.cells import number_in
 from poisonproof.samples.labels import label_cells
-from poisonproof.samples.schema import MISSING, WORDS_OF_A_TEXT, Decimal, TableSchema, closeness, number_in
+from poisonproof.samples.schema import MISSING, WORDS_OF_A_TEXT, Decimal, TableSchema, closeness
 
 ROWS_TO_GUESS_FROM = 20_000
 FEW = 20

@@ -100,7 +100,7 @@ class ImageReader:
     ) -> Iterator[Batch]:
         """The images, all at once or so many at a time."""
         folder, paths = self.path, pictures_in(self.path, labelled=labelled)
-        needed, allowed = len(paths) * int(np.prod(_shape(schema))), self.options.most_bytes or MOST_BYTES
+        needed, allowed = len(paths) * int(np.prod(schema.shape)), self.options.most_bytes or MOST_BYTES
         if rows is None and needed > allowed:
             raise PoisonproofError(
                 f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels,"
@@ -122,15 +122,11 @@ class ImageReader:
             yield Batch(LabelledSamples(NumberSamples(samples), labels if labelled else None, None, names))
 
 
-def _shape(schema: ImageSchema) -> tuple[int, ...]:
-    return (schema.height, schema.width, *([3] if schema.colour else []))
-
-
 def read_pictures(
     paths: Sequence[Path], folder: Path, schema: ImageSchema, *, resize: bool
 ) -> tuple[NDArray[np.uint8], dict[Path, str]]:
     """The pixels of the images that can be read, in their order, and why each of the others cannot."""
-    samples = np.empty((len(paths), *_shape(schema)), np.uint8)
+    samples = np.empty((len(paths), *schema.shape), np.uint8)
     bad: dict[Path, str] = {}
     for at, path in enumerate(paths):
         try:

@@ -7,11 +7,11 @@ difference where a batch ends.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -21,8 +21,7 @@ from poisonproof import registry
 from poisonproof.data.dataset import SPANS_LINES, Dataset, LabelledSamples, ReadReport, Unread, held_out
 from poisonproof.data.files import Body, Opens, is_gzip
 from poisonproof.data.guessing import guess_schema
-from poisonproof.data.options import ReadOptions
-from poisonproof.data.probe import ending_of
+from poisonproof.data.options import ReadOptions, ending_of
 from poisonproof.data.tables import Batch, Folder, TableReader, table_batches
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise, declared_if
@@ -32,7 +31,6 @@ from poisonproof.samples.labels import class_array, label_cells, places_of
 from poisonproof.samples.schema import (
     FEATURES,
     ArraySchema,
-    ImageSchema,
     Schema,
     SparseSchema,
     TableSchema,
@@ -91,17 +89,20 @@ class TableSource:
             raise PoisonproofError(
                 f"Which column of {self.path} holds the labels? Name it with --label.", code="schema.no-label"
             )
-        delimiter = delimiter_of(self.path, ",", self.options)
-        lines = self.options.lines
-        return guess_schema(
-            self.table(), self.options.label, self.options.group_column, delimiter, lines=lines, report=report
-        )
+        delimiter, lines = delimiter_of(self.path, ",", self.options), self.options.lines
+        keys = self.options.label, self.options.group_column
+        return guess_schema(self.table(), *keys, delimiter, lines=lines, report=report)
 
     def batches(
         self, schema: TableSchema, *, labelled: bool, report: ReadReport, rows: int | None = None
     ) -> Iterator[Batch]:
         """The samples; see `table_batches`."""
         return table_batches(self.table(schema), schema, labelled=labelled, report=report, rows=rows)
+
+
+def _table_of(reader: Reader, schema: Schema) -> TableReader | None:
+    """The rows as the file has them, if it is a table."""
+    return reader.table(schema) if isinstance(reader, TableSource) and isinstance(schema, TableSchema) else None
 
 
 def class_for(name: str) -> Any:
@@ -417,14 +418,19 @@ def schema_premises(
     schema: Schema, options: ReadOptions, *, of_file: bool = False, grouped: bool = False
 ) -> tuple[Premise, ...]:
     """What reading takes as given: the schema, where the test samples come from, and what the schema says besides."""
-    where = held_out_premise(options, of_file=of_file, grouped=grouped)
-    return (Premise("schema", str(schema), declared=not schema.guessed), *where, *more_premises(schema))
+    declared = not schema.guessed
+    premises = [Premise("schema", str(schema), declared=declared)]
+    premises += held_out_premise(options, of_file=of_file, grouped=grouped)
+    premises += [Premise("number-of-features", schema.n_features, declared=declared)]
+    if isinstance(schema, TableSchema) and not (schema.only_numbers or schema.only_texts):
+        categories = ", ".join(schema.named("category")) or "none"
+        premises += [Premise("categorical-columns", categories, declared=declared)]
+    return tuple(premises)
 
 
 def records_premise(report: ReadReport, reader: Reader, schema: Schema) -> tuple[Premise, ...]:
     """That rows are records, of which so many span lines, the first on this line; nothing where every line is a row."""
-    table = reader.table(schema) if isinstance(reader, TableSource) and isinstance(schema, TableSchema) else None
-    if getattr(table, "lines", True):
+    if getattr(_table_of(reader, schema), "lines", True):
         return ()
     count, first = report.count(SPANS_LINES)
     how_many = f"{count} of them span lines, the first on line {first}" if count else "none of them spans lines"
@@ -442,31 +448,6 @@ def held_out_premise(options: ReadOptions, *, of_file: bool = False, grouped: bo
     by = "contributor" if grouped else "content"
     value = f"{share_of(options):g} of all, held out by a hash of their {by}"
     return (Premise("test-samples", value, declared=declared_if(options.held_out is not None)),)
-
-
-def more_premises(schema: Schema) -> tuple[Premise, ...]:
-    """What the model would otherwise list as chosen from the data, though the schema says it."""
-    declared = not schema.guessed
-    width = Premise("number-of-features", _width(schema), declared=declared)
-    if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
-        return (width,)
-    if schema.only_texts:
-        return (width,)
-    return (width, Premise("categorical-columns", ", ".join(schema.named("category")) or "none", declared=declared))
-
-
-def _width(schema: Schema) -> int:
-    if isinstance(schema, TableSchema):
-        return len(schema.named(*FEATURES))
-    if isinstance(schema, SparseSchema):
-        return schema.n_features
-    return prod(_shape(schema))
-
-
-def _shape(schema: ImageSchema | ArraySchema) -> tuple[int, ...]:
-    if isinstance(schema, ImageSchema):
-        return schema.height, schema.width, 3 if schema.colour else 1
-    return schema.shape
 
 
 # New samples, to be answered
@@ -498,13 +479,9 @@ class RowStream:
         packed = isinstance(path, Body) or is_gzip(path)
         options = replace(options, most_bytes=options.most_bytes or (None if packed else NO_BOUND))
         self.reader = _open_other(path, schema, options)
-        table = (
-            self.reader.table(schema)
-            if isinstance(self.reader, TableSource) and isinstance(schema, TableSchema)
-            else None
-        )
+        table = _table_of(self.reader, schema)
         self.columns = () if table is None else tuple(table.header)
-        width = 1 if isinstance(schema, SparseSchema) else len(self.columns) or _width(schema)
+        width = 1 if isinstance(schema, SparseSchema) else len(self.columns) or schema.n_features
         self.rows = rows_at_once(rows, schema, width)
 
     def __iter__(self) -> Iterator[RowBlock]:
@@ -542,3 +519,34 @@ def in_place(entries: Iterable[T], unread: Sequence[Unread], of_unread: Callable
             yield of_unread(waiting.popleft())
         yield entry
     yield from map(of_unread, waiting)
+
+
+# Data sets by name: the digits of scikit-learn, and whatever somebody adds to the registry (``datasets``)
+
+
+SCHEMAS: dict[str, Schema] = {"digits": ArraySchema((64,), "float64")}
+"""How further samples of these data sets are read, from files of a user's own."""
+
+
+def load(name: str, folder: str | Path | None = None) -> Dataset:
+    """A data set by its name in the registry; ``digits`` is embedded.
+
+    Parameters
+    ----------
+    name : str
+    folder : path, optional
+        Where the files of others lie; otherwise the environment variable POISONPROOF_DATA.
+    """
+    place = folder or os.environ.get("POISONPROOF_DATA")
+    dataset: Dataset = registry.find("datasets", name)(None if place is None else Path(place))
+    return dataset
+
+
+def digits(folder: Path | None = None) -> Dataset:
+    """1,797 handwritten digits of 8 × 8 pixels, a fifth of them held out by their content."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    whole = LabelledSamples(to_samples(X), y)
+    test = held_out(whole.samples, HELD_OUT)
+    return Dataset("digits", whole.take(np.flatnonzero(~test)), whole.take(np.flatnonzero(test)), np.arange(10))

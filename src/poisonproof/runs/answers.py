@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,14 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certificate import UNSEEN, Certificate
 from poisonproof.core.certify import certify
-from poisonproof.data.named import SCHEMAS
+from poisonproof.data.reading import SCHEMAS
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.election import Fitted, election_named
 from poisonproof.runs.folder import check_plain
 from poisonproof.runs.manifest import FILE, Manifest
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
-from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
+from poisonproof.samples.schema import Schema, schema_from_dict
 
 COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
 MAX_BLOCK_VOTES, MAX_BLOCK_ROWS = 1 << 26, 1 << 14
@@ -114,7 +113,7 @@ class SavedRun:
         schema = _schema(folder, manifest)
         _check_models(folder, manifest)
         fitted = election_named(manifest.settings.method).open(folder, trusted, n_jobs, manifest.method)
-        if manifest.settings.schema is None and _width(schema) != fitted.model.n_features_in_:
+        if manifest.settings.schema is None and schema.n_features != fitted.model.n_features_in_:
             raise _no_schema(folder, manifest)
         return cls(folder, manifest, schema, fitted)
 
@@ -283,13 +282,6 @@ def _no_schema(folder: Path, manifest: Manifest) -> PoisonproofError:
         f"The run in {folder} is of the data set '{manifest.settings.name}' and has no schema to read other files by; "
         "train on files of your own with `poisonproof run FILE --label COLUMN`."
     )
-
-
-def _width(schema: Schema) -> int:
-    """How many numbers a sample of a named data set has."""
-    if isinstance(schema, ImageSchema):
-        return schema.width * schema.height * (3 if schema.colour else 1)
-    return prod(schema.shape) if isinstance(schema, ArraySchema) else -1
 
 
 def _check_models(folder: Path, manifest: Manifest) -> None:

@@ -19,11 +19,9 @@ from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.named import load
-from poisonproof.data.options import ReadOptions
+from poisonproof.data.options import ReadOptions, check
 from poisonproof.data.out_of_core import Source, open_large
-from poisonproof.data.probe import check
-from poisonproof.data.reading import held_out_premise, kind_of, open_files
+from poisonproof.data.reading import held_out_premise, kind_of, load, open_files
 from poisonproof.display import bytes_of
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.prepared import accepts_nan

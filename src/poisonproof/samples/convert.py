@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import drop_missing, number_cell, text_cell, text_of, valid_text
+from poisonproof.samples.cells import drop_missing, number_cell, number_in, text_cell, text_of, valid_text
 from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.frames import as_frame, columns_of, is_frame, numbers_of, python_values, read_column, times_of
 from poisonproof.samples.kinds import (
@@ -41,7 +41,7 @@ from poisonproof.samples.kinds import (
     narrow,
     summed,
 )
-from poisonproof.samples.schema import FEATURES, MISSING, TableSchema, number_in
+from poisonproof.samples.schema import FEATURES, MISSING, TableSchema
 
 DIGEST_OF_ALL = "digest of all"
 ROWS_AT_ONCE = 1 << 14

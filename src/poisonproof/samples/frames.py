@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.cells import canonical_cell, text_of
+from poisonproof.samples.cells import canonical_cell, floor_microseconds, text_of, whole_microseconds
 from poisonproof.samples.columns import MISSING, Column, Reader, finite_numbers
-from poisonproof.samples.datetimes import floor_microseconds, whole_microseconds
 
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 

@@ -9,27 +9,50 @@ given again.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import prod
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.datetimes import time_in
 
 FORMAT = "poisonproof schema 2"
 ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")
-BOOLEANS = ("False", "True")
 SHOWN = 12
 WORDS_OF_A_TEXT = 4
 Decimal = Literal[".", ","]
 
 
 @dataclass(frozen=True)
-class TableSchema:
+class _Schema:
+    """What all schemas have. ``guessed``: of one that was chosen from the data, which is a premise, how close its
+    closest guess was; a schema that is given is declared, and this is empty."""
+
+    kind: ClassVar[str]
+    guessed: str = field(default="", compare=False, kw_only=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values, for a file."""
+        record: dict[str, Any] = {"format": FORMAT, "kind": self.kind}
+        for name in [one.name for one in fields(self) if one.name != "guessed"]:
+            value = getattr(self, name)
+            record[name] = dict(value) if name == "columns" else list(value) if isinstance(value, tuple) else value
+        return record | ({"guessed": self.guessed} if self.guessed else {})
+
+    @property
+    def words(self) -> str:
+        """What it says, for a reader."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.words}; {self.guessed}" if self.guessed else self.words
+
+
+@dataclass(frozen=True)
+class TableSchema(_Schema):
     """Roles of the columns of a table, in the order in which features are fed.
 
     Parameters
@@ -46,9 +69,6 @@ class TableSchema:
         premise, see `poisonproof.data.csv.CsvTable`.
     decimal : "." or ","
         What stands before the fraction of a number.
-    guessed : str
-        Of a schema that was chosen from the data, which is a premise, how close its closest guess was; a schema that is
-        given is declared, and this is empty.
     """
 
     columns: tuple[tuple[str, str], ...]
@@ -56,7 +76,6 @@ class TableSchema:
     delimiter: str = ","
     lines: bool = False
     decimal: Decimal = "."
-    guessed: str = field(default="", compare=False)
     kind = "table"
 
     def __post_init__(self) -> None:
@@ -92,92 +111,83 @@ class TableSchema:
         return next(iter(self.named("group")), None)
 
     @property
+    def n_features(self) -> int:
+        """How many columns are features."""
+        return len(self.named(*FEATURES))
+
+    @property
     def only_texts(self) -> bool:
         """Whether one text is all there is to a sample."""
-        return len(self.named(*FEATURES)) == len(self.named("text")) == 1
+        return self.n_features == len(self.named("text")) == 1
 
-    def as_dict(self) -> dict[str, Any]:
-        """The schema as plain values, for a file."""
-        return {
-            "format": FORMAT,
-            "kind": self.kind,
-            "columns": dict(self.columns),
-            "missing": list(self.missing),
-            "delimiter": self.delimiter,
-            "lines": self.lines,
-            "decimal": self.decimal,
-            **_guess(self),
-        }
+    @property
+    def only_numbers(self) -> bool:
+        """Whether all features are numbers, or there are none."""
+        return self.n_features == len(self.named("number"))
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The columns of each role, and what else is unusual."""
         roles = [f"{role}: {_some(names)}" for role in ROLES if (names := self.named(role))]
         more = ["decimal commas"] if self.decimal == "," else []
-        more += ["every line is a row"] if self.lines else []
-        return _with_guess("; ".join([*roles, *more]), self)
+        return "; ".join([*roles, *more, *(["every line is a row"] if self.lines else [])])
 
 
 @dataclass(frozen=True)
-class ImageSchema:
+class ImageSchema(_Schema):
     """Size and colours of the images of a folder."""
 
     width: int
     height: int
     colour: bool = field(kw_only=True)
-    guessed: str = field(default="", compare=False)
     kind = "images"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The schema as plain values, for a file."""
-        return {
-            "format": FORMAT,
-            "kind": self.kind,
-            "width": self.width,
-            "height": self.height,
-            "colour": self.colour,
-            **_guess(self),
-        }
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the pixels of one image."""
+        return (self.height, self.width, *([3] if self.colour else []))
 
-    def __str__(self) -> str:
-        return _with_guess(f"images of {self.width}×{self.height} pixels, {'colour' if self.colour else 'grey'}", self)
+    @property
+    def n_features(self) -> int:
+        """How many numbers one image is."""
+        return prod(self.shape)
+
+    @property
+    def words(self) -> str:
+        """Size and colours."""
+        return f"images of {self.width}×{self.height} pixels, {'colour' if self.colour else 'grey'}"
 
 
 @dataclass(frozen=True)
-class SparseSchema:
+class SparseSchema(_Schema):
     """Number of features of svmlight rows; entries beyond it are dropped, in their own row only."""
 
     n_features: int
-    guessed: str = field(default="", compare=False)
     kind = "sparse"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The schema as plain values, for a file."""
-        return {"format": FORMAT, "kind": self.kind, "n_features": self.n_features, **_guess(self)}
-
-    def __str__(self) -> str:
-        return _with_guess(f"sparse rows of {self.n_features} features", self)
+    @property
+    def words(self) -> str:
+        """How wide rows are."""
+        return f"sparse rows of {self.n_features} features"
 
 
 @dataclass(frozen=True)
-class ArraySchema:
+class ArraySchema(_Schema):
     """Shape and form of the samples of an npz file."""
 
     shape: tuple[int, ...]
     dtype: str
-    guessed: str = field(default="", compare=False)
     kind = "arrays"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The schema as plain values, for a file."""
-        return {
-            "format": FORMAT,
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            **_guess(self),
-        }
+    @property
+    def n_features(self) -> int:
+        """How many numbers one sample is."""
+        return prod(self.shape)
 
-    def __str__(self) -> str:
-        return _with_guess(f"arrays of {'×'.join(map(str, self.shape)) or 'one'} numbers, {self.dtype}", self)
+    @property
+    def words(self) -> str:
+        """Shape and form."""
+        return f"arrays of {'×'.join(map(str, self.shape)) or 'one'} numbers, {self.dtype}"
 
 
 Schema = TableSchema | ImageSchema | SparseSchema | ArraySchema
@@ -186,14 +196,6 @@ Schema = TableSchema | ImageSchema | SparseSchema | ArraySchema
 def closeness(what: str, turned: int, unit: str) -> str:
     """How many units could have turned the closest of the guesses, in words."""
     return f"closest guess: {what}; {turned} odd {unit}{'s' * (turned != 1)} could have changed that"
-
-
-def _guess(schema: Schema) -> dict[str, str]:
-    return {"guessed": schema.guessed} if schema.guessed else {}
-
-
-def _with_guess(words: str, schema: Schema) -> str:
-    return f"{words}; {schema.guessed}" if schema.guessed else words
 
 
 def to_schema(given: str | Path | Mapping[str, str] | Schema) -> Schema:
@@ -221,54 +223,13 @@ def schema_from_dict(record: Any) -> Schema:
     """The schema that `as_dict` wrote, checked anew."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise PoisonproofError(f'it must be an object with "format": "{FORMAT}", as in a run\'s schema.json.')
-    kind, guessed = record.get("kind"), str(record.get("guessed") or "")
+    if record.get("kind") not in _FROM_RECORD:
+        raise PoisonproofError(f"its kind must be table, images, sparse or arrays. Got {record.get('kind')!r}.")
     try:
-        if kind == "table":
-            return replace(_table(record), guessed=guessed)
-        if kind == "images":
-            width, height = _whole(record, "width"), _whole(record, "height")
-            return ImageSchema(width, height, colour=_flag(record, "colour"), guessed=guessed)
-        if kind == "sparse":
-            return SparseSchema(_whole(record, "n_features"), guessed)
-        if kind == "arrays":
-            shape = record["shape"]
-            if not isinstance(shape, list) or not all(isinstance(n, int) and n > 0 for n in shape):
-                raise PoisonproofError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
-            if record["dtype"] not in ("float64", "uint8"):
-                raise PoisonproofError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
-            return ArraySchema(tuple(shape), record["dtype"], guessed)
+        schema = _FROM_RECORD[record["kind"]](record)
     except KeyError as error:
         raise PoisonproofError(f"{error} is missing.") from None
-    raise PoisonproofError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
-
-
-def number_in(text: str, decimal: str = ".") -> float | None:
-    """The number that a text is in a column of numbers; None if it is none.
-
-    Plain digits (`plain_number`), a date, moment or time of day of ISO 8601 as its microseconds (`time_in`), or a
-    boolean, "True" as 1 and "False" as 0: what the same cell is where a file or a library types its columns.
-    """
-    number = plain_number(text, decimal)
-    if number is None and text in BOOLEANS:
-        return float(BOOLEANS.index(text))
-    if number is None and (count := time_in(text)) is not None:
-        return float(count)
-    return number
-
-
-def plain_number(text: str, decimal: str = ".") -> float | None:
-    """The finite number that a text writes in plain digits; None if it is anything else."""
-    if not text.isascii() or "_" in text:
-        return None
-    if decimal == ",":
-        if "." in text:
-            return None
-        text = text.replace(",", ".")
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return replace(schema, guessed=str(record.get("guessed") or ""))
 
 
 def check_delimiter(delimiter: str) -> str:
@@ -295,6 +256,15 @@ def _table(record: Mapping[str, Any]) -> TableSchema:
     lines = _flag(record, "lines") if "lines" in record else False
     decimal = record.get("decimal", ".")
     return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter), lines=lines, decimal=decimal)
+
+
+def _arrays(record: Mapping[str, Any]) -> ArraySchema:
+    shape = record["shape"]
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n > 0 for n in shape):
+        raise PoisonproofError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
+    if record["dtype"] not in ("float64", "uint8"):
+        raise PoisonproofError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
+    return ArraySchema(tuple(shape), record["dtype"])
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int:
@@ -324,3 +294,13 @@ def _without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown}, … ({len(names)} in all)"
+
+
+_FROM_RECORD: dict[str, Callable[[Mapping[str, Any]], Schema]] = {
+    "table": _table,
+    "images": lambda record: ImageSchema(
+        _whole(record, "width"), _whole(record, "height"), colour=_flag(record, "colour")
+    ),
+    "sparse": lambda record: SparseSchema(_whole(record, "n_features")),
+    "arrays": _arrays,
+}
