@@ -24,7 +24,7 @@ from poisonproof import (
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.samples.convert import to_samples
-from poisonproof.samples.partitions import canonical_rank
+from poisonproof.samples.kinds import canonical_rank
 from poisonproof.stochastic import classifiers as stochastic
 from poisonproof.stochastic.classifiers import Draws
 from poisonproof.stochastic.radii import (

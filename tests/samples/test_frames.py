@@ -113,13 +113,13 @@ def test_ids_that_are_numbers_are_somebody_elses_word_too(tmp_path):
 
 def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):
     """The tutorial's table by contributor: one bad id and one bad cell, 20 members, and only its own one moves."""
-    clean = read(written(tmp_path / "clean.csv"), label="label", group="clinic", schema={**ROLES, **KEYS})
+    clean = read(written(tmp_path / "clean.csv"), label="label", group="clinic", schema={**ROLES, **KEYS}, held_out=0)
     poison = written(tmp_path / "poisoned.csv", "forty,3,upstairs,a b,nobody,ill")
-    poisoned = read(poison, label="label", group="clinic", schema=clean.schema)
+    poisoned = read(poison, label="label", group="clinic", schema=clean.schema, held_out=0)
     models = []
     for rows in (clean, poisoned):
         split = {"kind": "group", "schema": rows.schema}
-        models.append(model(**split).fit(rows.X, rows.y, rows.groups))
+        models.append(model(**split).fit(rows.train.X, rows.train.labels, rows.train.groups))
     reached = models[0].split_.partitions(to_samples(np.zeros((1, 1))), 20, groups=["nobody"])
     assert changed(*models).tolist() == models[0].spread_.subsets_of(int(reached[0])).tolist()
     assert poisoned.notes == ("poisoned.csv: 1 cells of 'age' are not numbers and count as missing",)
@@ -127,16 +127,16 @@ def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):
         "schema: number: age, visits; category: ward; text: note; label: label; group: clinic; "
         "cells as they stand in the table (declared)"
     )
-    assert len(clean) == 160
+    assert len(clean.train) == 160
 
 
 KEYS = {"clinic": "group", "label": "label"}
 
 
 def test_a_guessed_schema_stays_a_premise(tmp_path):
-    rows = read(written(tmp_path / "clean.csv"), label="label", group="clinic")
+    rows = read(written(tmp_path / "clean.csv"), label="label", group="clinic", held_out=0)
     assert rows.schema.guessed
-    fitted = model(kind="group", schema=rows.schema).fit(rows.X, rows.y, rows.groups)
+    fitted = model(kind="group", schema=rows.schema).fit(rows.train.X, rows.train.labels, rows.train.groups)
     assert premise(fitted).endswith("(chosen from this data)")
     fitted.save(tmp_path / "model")
     again = FiniteAggregationClassifier.load(tmp_path / "model")

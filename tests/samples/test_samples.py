@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from poisonproof import PoisonproofError, Split
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.convert import digest_of, join_rows, take_rows, to_samples
+from poisonproof.samples.kinds import canonical_rank
 from poisonproof.samples.labels import class_array, label_cells, one_by_one, read_labels
-from poisonproof.samples.partitions import canonical_rank
 from poisonproof.verification import content
 
 RNG = np.random.default_rng(0)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.samples.kinds import Samples
-from poisonproof.samples.partitions import canonical_rank, partition_digest
+from poisonproof.samples.kinds import Samples, canonical_rank, partition_digest
 from poisonproof.system.files import open_arrays, write_arrays
 
 DIGEST_BYTES = 16

@@ -52,9 +52,17 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.samples.cells import utf8
 from poisonproof.samples.columns import MISSING, Column
 from poisonproof.samples.hashing import DIGEST
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, TrainingSet, concat
+from poisonproof.samples.kinds import (
+    NumberSamples,
+    Samples,
+    TableSamples,
+    TextSamples,
+    TrainingSet,
+    canonical_rank,
+    concat,
+    partition_digest,
+)
 from poisonproof.samples.labels import class_array, label_cells, label_digests, read_labels
-from poisonproof.samples.partitions import canonical_rank, partition_digest
 from poisonproof.samples.schema import FEATURES, TableSchema, schema_from_dict
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import (
@@ -626,7 +634,7 @@ def size_of(samples: Samples) -> int:
 
 def content_of(part: TrainingSet) -> str:
     """The digest of all that base classifiers are fed of a partition."""
-    return partition_digest(part.codes, [part.samples.keys(part.rows)]).hex()
+    return partition_digest(part.codes, part.samples.keys(part.rows)).hex()
 
 
 def _in_order(samples: Samples, codes: NDArray[np.int64]) -> TrainingSet:

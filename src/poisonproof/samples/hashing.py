@@ -26,7 +26,7 @@ DIGEST = "V32"
 
 def hash_numbers(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.uint64]:
     """xxh64 of each row of a C-contiguous float64 array (any number of trailing axes)."""
-    from poisonproof.samples.hash_kernel import hash_rows
+    from poisonproof.samples.kernels import hash_rows
 
     rows = values.reshape(len(values), -1) if values.size else np.empty((len(values), 0))
     bits = rows.view(np.uint64)

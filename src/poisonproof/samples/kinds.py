@@ -16,6 +16,7 @@ widens is decided by all rows. Here entries are float64 before anything is added
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,9 +107,9 @@ class Samples(ABC):
         """The key of each of these samples."""
         return (self.key(int(row)) for row in np.asarray(rows))
 
-    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[Iterable[bytes]]:
-        """What `keys` gives, in pieces, for each part of these rows; part j is from ``starts[j]`` to the next."""
-        return ([self.keys(rows[start:stop])] for start, stop in pairwise(starts.tolist()))
+    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[bytes]:
+        """What `keys` gives for each part of these rows; part j is from ``starts[j]`` to the next."""
+        return (self.keys(rows[start:stop]) for start, stop in pairwise(starts.tolist()))
 
     @property
     @abstractmethod
@@ -348,32 +349,23 @@ class TableSamples(Samples):
         return b"".join(cell_key(column.cell(row)) for column in self.columns)
 
     def each_key(self, rows: ArrayLike) -> Iterator[bytes]:
-        for _, keys, begins in self._keys_in_blocks(np.asarray(rows)):
+        for keys, begins in self._keys_in_blocks(np.asarray(rows)):
             yield from (keys[start + LENGTH_BYTES : stop].tobytes() for start, stop in pairwise(begins.tolist()))
 
     def keys(self, rows: ArrayLike) -> bytes:
-        return b"".join(keys.tobytes() for _, keys, _ in self._keys_in_blocks(np.asarray(rows)))
+        return b"".join(keys.tobytes() for keys, _ in self._keys_in_blocks(np.asarray(rows)))
 
-    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[Iterable[bytes]]:
-        pieces: list[bytes] = []
-        begun = 0
-        for block, keys, begins in self._keys_in_blocks(rows):
-            while begun + 1 < len(starts) and starts[begun + 1] <= block.stop:
-                first, last = max(int(starts[begun]) - block.start, 0), int(starts[begun + 1]) - block.start
-                yield [*pieces, keys[begins[first] : begins[last]].tobytes()]
-                begun, pieces = begun + 1, []
-            if begun + 1 < len(starts):
-                pieces.append(keys[begins[max(int(starts[begun]) - block.start, 0)] :].tobytes())
-        while begun + 1 < len(starts):
-            yield []
-            begun += 1
+    def _keys_in_blocks(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+        return (_keys_of(self.columns, rows[block]) for block in _in_blocks(len(rows), self.n_features))
 
-    def _keys_in_blocks(self, rows: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.uint8], NDArray[np.int64]]]:
-        """Blocks of these rows; of each, its keys one after the other, and where each begins."""
-        from poisonproof.samples.keys import keys_of  # compiled code, which nobody loads who writes no keys
-
-        for block in _in_blocks(len(rows), self.n_features):
-            yield block, *keys_of(self.columns, rows[block])
+    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[bytes]:
+        first, size = 0, CELLS_AT_ONCE // max(1, self.n_features)
+        while first + 1 < len(starts):  # as many whole parts at once as a block holds, but at least one
+            last = max(first + 1, int(np.searchsorted(starts, starts[first] + size, side="right")) - 1)
+            keys, begins = _keys_of(self.columns, rows[starts[first] : starts[last]])
+            edges = begins[starts[first : last + 1] - starts[first]]
+            yield from (keys[start:stop].tobytes() for start, stop in pairwise(edges.tolist()))
+            first = last
 
     @property
     def layout(self) -> str:
@@ -407,6 +399,37 @@ class TableSamples(Samples):
         frame = pd.DataFrame(fed, index=pd.RangeIndex(len(rows)))
         frame.columns = pd.Index([column.name for column in self.columns])
         return frame
+
+
+def _keys_of(columns: Sequence[Column], rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """For each row the length of its key in eight bytes and the key, one after the other; and where each begins."""
+    from poisonproof.samples.kernels import write_keys  # compiled code, which nobody loads who writes no keys
+
+    coded = np.array([column.codes is not None for column in columns], np.bool_)
+    numbers = np.empty((len(rows), int((~coded).sum())))
+    codes = np.empty((len(rows), int(coded.sum())), np.int64)
+    pieces, starts, first, n_bytes = [], [], 0, 0
+    place = {True: 0, False: 0}
+    for column, by_code in zip(columns, coded.tolist(), strict=True):
+        if by_code:
+            blob, begins = column.cells.keys
+            assert column.codes is not None
+            codes[:, place[True]] = np.where(column.codes[rows] < 0, len(column.cells), column.codes[rows]) + first
+            pieces.append(blob)
+            starts.append(begins + n_bytes)
+            first, n_bytes = first + len(begins), n_bytes + len(blob)
+        else:
+            numbers[:, place[False]] = column.words(rows)
+        place[by_code] += 1
+    blob = np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+    begins = np.concatenate(starts) if starts else np.zeros(1, np.int64)
+    lengths = np.where(np.isnan(numbers), 1, 9).sum(axis=1) + (begins[codes + 1] - begins[codes]).sum(axis=1)
+    ends = np.cumsum(lengths + LENGTH_BYTES)
+    written = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    begin_of = np.concatenate(([0], ends)).astype(np.int64)
+    bits = numbers.view(np.uint64)
+    write_keys(coded, numbers, bits, codes, blob, begins, lengths.astype(np.int64), begin_of, written)
+    return written, begin_of
 
 
 def concat(parts: Sequence[Samples]) -> Samples:
@@ -445,6 +468,32 @@ def _joined_columns(parts: Sequence[Column]) -> Column:
         places = [*(known.setdefault(cell, len(known)) for cell in one), MISSING]
         codes[at] = np.array(places, np.int32)[codes[at]]
     return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)
+
+
+def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each sample in an order that depends on content alone: hash, content, label.
+
+    Any two samples compare by their own content, so the order inside a subset is a function of the
+    subset. Samples of equal content and label are interchangeable. Hash order also keeps learners
+    that read their rows in turn from meeting them sorted by a feature.
+    """
+    hashes = samples.content_hashes
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order[1:]] == hashes[order[:-1]]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
+    for start, stop in edges.reshape(-1, 2):
+        run = order[start : stop + 1]
+        keys = list(samples.each_key(run))
+        places = {key: place for place, key in enumerate(sorted(set(keys)))}
+        order[start : stop + 1] = run[np.lexsort((labels[run], np.array([places[key] for key in keys])))]
+    rank = np.empty(len(samples), np.int64)
+    rank[order] = np.arange(len(samples))
+    return rank
+
+
+def partition_digest(codes: NDArray[np.int64], keys: bytes) -> bytes:
+    """SHA-256 of all that base classifiers are fed of a partition: label codes and keys, in canonical order."""
+    return hashlib.sha256(np.concatenate(([len(codes)], codes)).astype("<i8").tobytes() + keys).digest()
 
 
 def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -35,9 +35,8 @@ from poisonproof.estimators.base import EnsembleClassifier, warn
 from poisonproof.estimators.prepared import read_training, shared_premises
 from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.cells import cell_key
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.kinds import Samples, canonical_rank
 from poisonproof.samples.labels import Cell
-from poisonproof.samples.partitions import canonical_rank
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.radii import (
     MOST_K,

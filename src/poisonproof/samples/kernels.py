@@ -1,4 +1,7 @@
-"""xxh64 of many rows of numbers at once, compiled; `hashing` loads it when there are numbers to hash."""
+"""Compiled: xxh64 of many rows of numbers at once, and the keys of many rows of a table.
+
+`hashing` and `kinds` load this when there is something to hash or to write.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ _PRIME5 = np.uint64(0x27D4EB2F165667C5)
 _QUIET_NAN = np.uint64(0x7FF8000000000000)
 _ZERO = np.uint64(0)
 _WORD = np.uint64(64)
+_MISSING, _NUMBER = np.uint8(ord("m")), np.uint8(ord("n"))
+_BYTE = np.uint64(0xFF)
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -77,3 +82,41 @@ def hash_rows(
         total = (total ^ (total >> np.uint64(33))) * _PRIME2
         total = (total ^ (total >> np.uint64(29))) * _PRIME3
         hashes[row] = total ^ (total >> np.uint64(32))
+
+
+@njit(nogil=True, cache=True)
+def write_keys(
+    coded: NDArray[np.bool_],
+    numbers: NDArray[np.float64],
+    bits: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    blob: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    begin_of: NDArray[np.int64],
+    written: NDArray[np.uint8],
+) -> None:
+    """Fill ``written`` with what `cell_key` writes cell by cell: of every row the length of its key, then the key."""
+    for row in range(numbers.shape[0]):
+        at = begin_of[row]
+        for byte in range(8):
+            written[at + byte] = np.uint8((np.uint64(lengths[row]) >> np.uint64(8 * byte)) & _BYTE)
+        at += 8
+        number = code = 0
+        for column in range(len(coded)):
+            if coded[column]:
+                for source in range(begins[codes[row, code]], begins[codes[row, code] + 1]):
+                    written[at] = blob[source]
+                    at += 1
+                code += 1
+            elif numbers[row, number] != numbers[row, number]:
+                written[at] = _MISSING
+                at += 1
+                number += 1
+            else:
+                written[at] = _NUMBER
+                word = np.uint64(0) if numbers[row, number] == 0.0 else bits[row, number]
+                for byte in range(8):
+                    written[at + 1 + byte] = np.uint8((word >> np.uint64(8 * byte)) & _BYTE)
+                at += 9
+                number += 1
