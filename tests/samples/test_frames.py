@@ -142,7 +142,7 @@ def test_a_guessed_schema_stays_a_premise(tmp_path):
     again = FiniteAggregationClassifier.load(tmp_path / "model")
     assert again.split_ == fitted.split_
     assert again.split_.schema.guessed
-    assert (again.votes(rows.X[:20]).matrix == fitted.votes(rows.X[:20]).matrix).all()
+    assert (again.votes(rows.train.X[:20]).matrix == fitted.votes(rows.train.X[:20]).matrix).all()
     fresh = read(tmp_path / "clean.csv", schema=rows.schema, labelled=False)
     assert fresh.y is None
     assert (again.votes(fresh.X).matrix == fitted.votes(rows.X).matrix).all()
