@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ class Rows(NamedTuple):
     groups: list[Any] | None
 
 
-def apply_poison(rows: Rows, poison: Poison) -> Rows:
+def apply_poison(rows: Rows, poison: Poison, split: Split) -> Rows:
     """The training data after the attack: what was added stands at the end."""
     stay = np.setdiff1d(np.arange(len(rows.labels)), poison.removed)
     X, labels = take_rows(rows.X, stay), [rows.labels[row] for row in stay]
@@ -56,7 +57,7 @@ def apply_poison(rows: Rows, poison: Poison) -> Rows:
     if poison.added is None:
         return Rows(X, labels, groups)
     more = None if groups is None else [*groups, *(poison.groups or ())]
-    return Rows(join_rows(X, poison.added), [*labels, *poison.labels], more)
+    return Rows(join_rows(X, poison.added, split.samples), [*labels, *poison.labels], more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,7 @@ class AttackContext:
                 if len(hits):
                     landed[j] = take_rows(variants, [int(hits[0])])
             if len(landed) == len(set(partitions)):
-                return _stacked([landed[j] for j in partitions]), None
+                return reduce(self._join, [landed[j] for j in partitions]), None
         return None
 
     def _craft_contributors(self, base: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...]] | None:
@@ -165,7 +166,10 @@ class AttackContext:
             copies = take_rows(self._variants(base, ROWS_PER_CONTRIBUTOR, 0), list(range(ROWS_PER_CONTRIBUTOR)))
             rows.append(copies)
             groups += [names[int(hits[0])]] * ROWS_PER_CONTRIBUTOR
-        return _stacked(rows), tuple(groups)
+        return reduce(self._join, rows), tuple(groups)
+
+    def _join(self, X: Any, more: Any) -> Any:
+        return join_rows(X, more, self.split.samples)
 
     def _variants(self, base: Any, count: int, attempt: int) -> Any:
         """Rows that a person or a learner would hardly tell from ``base`` and that all hash differently."""
@@ -350,13 +354,6 @@ def _usual(context: AttackContext) -> int:
 
 def _one(X: Any, row: int) -> Any:
     return take_rows(X, [row])
-
-
-def _stacked(parts: list[Any]) -> Any:
-    stacked = parts[0]
-    for part in parts[1:]:
-        stacked = join_rows(stacked, part)
-    return stacked
 
 
 def _frame_variants(base: Any, number: NDArray[np.int64]) -> Any:

@@ -252,7 +252,7 @@ class SampleAudit:
 
     def _labels_after(self, poison: Poison) -> NDArray[Any]:
         """What everybody says of all targets once the rows are changed."""
-        poisoned = self._fitted(self.model, apply_poison(self.rows, poison), self.known)
+        poisoned = self._fitted(self.model, apply_poison(self.rows, poison, self.context.model.split_), self.known)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
             return poisoned.predict(self.context.targets).astype(object)

@@ -19,7 +19,7 @@ from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import BEFORE, EnsembleClassifier, warn
-from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
+from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, split_of, votes_of
 from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
@@ -75,14 +75,14 @@ class TrainingArrays:
         X = _without(self.X, rows) if isinstance(self.X, np.ndarray) else take_rows(self.X, stay)
         return TrainingArrays(X, _without(self.y, rows), _without(self.groups, rows), self.typed)
 
-    def and_more(self, more: TrainingArrays) -> TrainingArrays:
+    def and_more(self, more: TrainingArrays, split: Split) -> TrainingArrays:
         """These samples, and others after them."""
         if (self.groups is None) != (more.groups is None):
             raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
         groups = None if self.groups is None else [*one_by_one(self.groups), *one_by_one(more.groups)]
         typed = tuple(dict.fromkeys((*self.typed, *more.typed)))
         labels = [*one_by_one(self.y), *one_by_one(more.y)]
-        return TrainingArrays(join_rows(self.X, more.X), labels, groups, typed)
+        return TrainingArrays(join_rows(self.X, more.X, split.samples), labels, groups, typed)
 
 
 def _without(values: Any, rows: NDArray[np.int64]) -> Any:
@@ -246,7 +246,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         if len(removed):
             given = given.without(removed)
         if added is not None:
-            given = given.and_more(added)
+            given = given.and_more(added, split_of(self))
         changed = copy(self)
         retrained = changed._train(given, (self.members_, self.subset_digests_))
         self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused

@@ -1,16 +1,10 @@
-"""Whatever a user brings, in canonical form and canonical order: of one sample nothing depends on another.
+"""Whatever a user brings in canonical form: arrays, sparse matrices, DataFrames, lists of rows or of texts.
 
-Loose rows: lists, and arrays of objects, as numbers.
-
-NumPy gives a list one type for all its cells, and a single odd one turns every other to text or stops the reading. So
-here each cell is read by itself, as a cell of a table is: a number, a text that writes one, a date, or missing. A row
-of another length than most has no cell that could be told to belong to a column: all of it is missing.
-
-Rows of whatever users bring: arrays, sparse matrices, DataFrames, lists of texts.
-
-DataFrames read by a schema, cell by cell: what a cell means follows from that cell and the role of its column.
-
-The dtype of a column is not asked, for whoever read the table chose it by looking at all rows.
+Of one sample nothing depends on another. NumPy gives a list one type for all its cells, and a single odd one turns
+every other to text or stops the reading. So lists, and arrays of objects, are read cell by cell, as tables are: a
+number, a text that writes one, a date, or missing. A row of another length than most has no cell that could be told to
+belong to a column: all of it is missing. By a schema, what a cell of a DataFrame means follows from that cell and the
+role of its column; the dtype of the column is not asked, for whoever read the table chose it by looking at all rows.
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,6 +30,7 @@ from poisonproof.samples.kinds import (
     SparseSamples,
     TableSamples,
     TextSamples,
+    concat,
     entries_by_row,
     is_sparse,
     narrow,
@@ -237,8 +232,8 @@ def _cells(X: Any, n_features: int | None) -> NDArray[np.object_] | None:
 
 
 def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_]:
-    shapes = [_shape(row) for row in rows]
-    counted = Counter(shape for shape in shapes if shape and 0 not in shape)
+    cells_of = [_cells_of(row) for row in rows]
+    counted = Counter(cells.shape for cells in cells_of if cells.size and cells.ndim)
     if not counted:
         raise PoisonproofError(
             f"No sample of X is a row of numbers or a text; the first is of type {type(rows[0]).__name__}. Expected 2D "
@@ -246,34 +241,25 @@ def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_
         )
     fitting = [shape for shape in counted if math.prod(shape) == n_features] or list(counted)
     most = min(fitting, key=lambda shape: (-counted[shape], shape))
-    cells = np.empty((len(rows), math.prod(most)), object)
-    for at, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
-        if shape == most:
-            for place, cell in enumerate(_flat(row, len(most))):
-                cells[at, place] = cell
-    return cells.reshape(len(rows), *most)
+    array = np.empty((len(rows), *most), object)
+    for at, cells in enumerate(cells_of):
+        if cells.shape == most:
+            array[at] = cells
+    return array
 
 
-def _shape(row: Any) -> tuple[int, ...]:
-    """The shape of a row by itself; of lists within, only where all have one. Lists of several lengths have none."""
+def _cells_of(row: Any) -> NDArray[np.object_]:
+    """The cells of a row by itself; of lists within, only where all have one shape. Otherwise it has none."""
     if isinstance(row, np.ndarray):
-        return row.shape
-    if not isinstance(row, list | tuple):
-        return ()
-    inner = {_shape(cell) for cell in row}
-    if len(inner) > 1 and () not in inner:
-        return ()
-    return (len(row), *(inner.pop() if len(inner) == 1 else ()))
-
-
-def _flat(row: Any, depth: int) -> Iterator[Any]:
-    if not depth:
-        yield row
-    elif isinstance(row, np.ndarray):
-        yield from as_objects(row).ravel()
-    else:
-        for cell in row:
-            yield from _flat(cell, depth - 1)
+        return as_objects(row)
+    within = isinstance(row, list | tuple) and [isinstance(cell, list | tuple | np.ndarray) for cell in row]
+    if within and all(within):
+        inner = [_cells_of(cell) for cell in row]
+        return np.stack(inner) if len({cells.shape for cells in inner}) == 1 else np.empty(0, object)
+    cells = np.empty(len(row) if within else 0, object)
+    if within:
+        cells[:] = [row] if len(row) == 1 else row
+    return cells
 
 
 def count_rows(X: Any) -> int:
@@ -293,62 +279,29 @@ def take_rows(X: Any, rows: Any) -> Any:
     return entries_by_row(X)[rows] if is_sparse(X) else X[rows]
 
 
-def join_rows(X: Any, more: Any) -> Any:
-    """The rows of ``X`` followed by those of ``more``, which must be of the same kind and, unless sparse, width."""
+def join_rows(X: Any, more: Any, read: Callable[[Any], Samples] = to_samples) -> Any:
+    """The rows of ``X`` followed by those of ``more``, which must be of the same kind and, unless sparse, width.
+
+    Lists and arrays stay what they are; other rows are given in canonical form, as ``read`` reads them.
+    """
     X, more = as_frame(X), as_frame(more)
-    if is_frame(X):
-        return _join_frames(X, more)
+    if is_frame(X) or is_sparse(X) or isinstance(X, Samples):
+        parts = read(X), read(more)
+        names = [[c.name for c in part.columns] if isinstance(part, TableSamples) else part.kind for part in parts]
+        if names[0] != names[1]:
+            raise PoisonproofError(
+                f"The added samples must be a DataFrame with the same columns as the others, or {parts[0].kind} as "
+                f"they are. Got {type(more).__name__}."
+            )
+        return concat(parts)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
         return [*X, *more]
-    if is_sparse(X):
-        import scipy.sparse as sp
-
-        X, more = entries_by_row(X), entries_by_row(more if is_sparse(more) else sp.csr_matrix(more))
-        width = max(X.shape[1], more.shape[1])  # the split may declare fewer, and then the rest of a row does not count
-        for part in (X, more):
-            part.resize(part.shape[0], width)
-        return sp.vstack([X, more], format="csr")
     X, more = np.asarray(X), np.asarray(more)
     if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:
         raise PoisonproofError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
     if X.dtype != more.dtype and not {X.dtype.kind, more.dtype.kind} <= set("biuf"):
         return np.concatenate([as_objects(X), as_objects(more)])
     return np.concatenate([X, more])
-
-
-def _join_frames(X: Any, more: Any) -> Any:
-    import pandas as pd
-
-    if not is_frame(more) or list(more.columns) != list(X.columns):
-        raise PoisonproofError("The added samples must be a DataFrame with the same columns as the others.")
-    joined = {}
-    for at in range(X.shape[1]):
-        parts = [X.iloc[:, at].reset_index(drop=True), more.iloc[:, at].reset_index(drop=True)]
-        kinds = [part.dtype.categories.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
-        if len(kinds) == 2 and kinds[0] == kinds[1]:
-            joined[at] = pd.Series(pd.api.types.union_categoricals(parts, ignore_order=True))
-        elif isinstance(parts[0].dtype, pd.CategoricalDtype):
-            cells = pd.concat([python_values(part) for part in parts], ignore_index=True)
-            joined[at] = cells.where(cells.map(_is_hashable), None).astype("category")
-        elif parts[0].dtype == parts[1].dtype or all(pd.api.types.is_numeric_dtype(part.dtype) for part in parts):
-            try:
-                joined[at] = pd.concat(parts, ignore_index=True)
-            except ValueError:  # Arrow's own: whole numbers beyond 2⁵³ beside fractions
-                numbers = [pd.Series(part.to_numpy(np.float64, na_value=np.nan)) for part in parts]
-                joined[at] = pd.concat(numbers, ignore_index=True)
-        else:  # pandas would look for a common type, and times have not always one
-            joined[at] = pd.concat([python_values(part) for part in parts], ignore_index=True)
-    frame = pd.DataFrame(joined)
-    frame.columns = X.columns
-    return frame
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:

@@ -445,7 +445,10 @@ def concat(parts: Sequence[Samples]) -> Samples:
     elif isinstance(first, SparseSamples):
         from scipy.sparse import vstack
 
-        whole = SparseSamples(narrow(vstack([part.matrix for part in parts], format="csr")))  # type: ignore[attr-defined]
+        matrices = [part.matrix.copy() for part in parts]  # type: ignore[attr-defined]
+        for matrix in matrices:  # the split may declare fewer, and then the rest of a row does not count
+            matrix.resize(matrix.shape[0], max(part.n_features for part in parts))
+        whole = SparseSamples(narrow(vstack(matrices, format="csr")))
     else:
         tables = [part for part in parts if isinstance(part, TableSamples)]
         columns = (_joined_columns([part.columns[at] for part in tables]) for at in range(first.n_features))
@@ -457,17 +460,21 @@ def concat(parts: Sequence[Samples]) -> Samples:
 
 def _joined_columns(parts: Sequence[Column]) -> Column:
     first = parts[0]
-    if first.codes is None:
+    if all(part.codes is None for part in parts):
         return Column.of_numbers(first.name, np.concatenate([part.values for part in parts]), numeric=first.numeric)
+    parts, n_unreadable = [part.coded for part in parts], sum(part.n_unreadable for part in parts)
+    first = parts[0]
     codes = [part.codes for part in parts if part.codes is not None]
     cells = [part.cells.values.tolist() for part in parts]
     if all(one == cells[0] for one in cells):
-        return replace(first, codes=np.concatenate(codes), n_unreadable=0)
+        return replace(first, codes=np.concatenate(codes), n_unreadable=n_unreadable)
     known: dict[Any, int] = {}
     for at, one in enumerate(cells):
         places = [*(known.setdefault(cell, len(known)) for cell in one), MISSING]
         codes[at] = np.array(places, np.int32)[codes[at]]
-    return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)
+    return Column.of_codes(
+        first.name, np.concatenate(codes), list(known), categorical=first.categorical, n_unreadable=n_unreadable
+    )
 
 
 def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
