@@ -163,7 +163,7 @@ def test_an_updated_model_is_a_refit(kind):
             later = take_rows(now[0], stay), *([part[row] for row in stay] for part in now[1:])
             if add is not None:
                 later = (
-                    join_rows(later[0], add[0]),
+                    join_rows(later[0], add[0], Split.of(split).samples),
                     *([*part, *more] for part, more in zip(later[1:], add[1:], strict=True)),
                 )
             fresh, where = fitted(options, missing, later), f"case {case}, step {step}: remove {remove}, add {add}"

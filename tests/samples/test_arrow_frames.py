@@ -132,4 +132,4 @@ def test_a_fraction_joins_whole_numbers_that_no_double_holds():
     """Arrow refuses to make one column of both, and one added row stopped an update."""
     old = pd.DataFrame({"x": pd.Series([2**53 + 1, None, 3], dtype="int64[pyarrow]")})
     joined = join_rows(old, pd.DataFrame({"x": pd.Series([0.5], dtype="double[pyarrow]")}))
-    assert joined["x"].tolist()[2:] == [3.0, 0.5]
+    assert joined.columns[0].values.tolist()[2:] == [3.0, 0.5]

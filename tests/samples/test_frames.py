@@ -122,9 +122,8 @@ def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):
         models.append(model(**split).fit(rows.train.X, rows.train.labels, rows.train.groups))
     reached = models[0].split_.partitions(to_samples(np.zeros((1, 1))), 20, groups=["nobody"])
     assert changed(*models).tolist() == models[0].spread_.subsets_of(int(reached[0])).tolist()
-    assert poisoned.notes == (
-        "poisoned.csv: 1 cells of 'age' are not numbers and count as missing; the first is line 162",
-    )
+    note = "poisoned.csv: 1 cells of 'age' are not numbers and count as missing; the first is line 162"
+    assert poisoned.notes == (note,)
     assert premise(models[0]) == (
         "schema: number: age, visits; category: ward; text: note; label: label; group: clinic; "
         "cells as they stand in the table (declared)"

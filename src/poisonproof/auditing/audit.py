@@ -392,9 +392,8 @@ class EnsembleAudit:
             added = self.split.samples(poison.added)
             cells = label_cells(poison.labels)
             touched.append(self.split.partitions(added, self.spread.n_partitions, cells, poison.groups))
-        return self._prepare(self.model, apply_poison(self.rows, poison, self.split)), np.unique(
-            np.concatenate(touched)
-        )
+        rows = apply_poison(self.rows, poison, self.split)
+        return self._prepare(self.model, rows), np.unique(np.concatenate(touched))
 
     def _prepare(self, model: FiniteAggregationClassifier, rows: Rows) -> Prepared:
         with warnings.catch_warnings():
