@@ -1,32 +1,52 @@
 """An auditor who distrusts the maker of a run, the writer of its evidence, and the one who signed it."""
 
+import copy
 import hashlib
 import json
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import yaml
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from google.protobuf import json_format
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement
 from sklearn.naive_bayes import GaussianNB
 
 from command_line import poisonproof
-from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier, load, run, verify
+from poisonproof import (
+    BallotClassifier,
+    FiniteAggregationClassifier,
+    NeighborVoteClassifier,
+    Votes,
+    certify,
+    load,
+    run,
+    verify,
+)
 from poisonproof.ballots.maps import map_for
+from poisonproof.core.votes import load_tallies
+from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import signing
-from poisonproof.evidence.documents import DOCUMENTS, predicate, render
+from poisonproof.evidence.documents import DOCUMENTS, page, predicate, render, violation
 from poisonproof.evidence.facts import gather
 from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.system.files import read_record
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays
 from poisonproof.verification.verdict import CheckFailed, Verdict
 from resigning import rewritten, signed_anew
+from sample_voters import THREATS
 
 FEW = load("digits").without(range(300, 1415))
 FEW = replace(FEW, test=FEW.test.take(np.arange(40)))
 MODELS = {
-    "base classifiers": lambda: FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(10), n_jobs=1),
+    "ensemble": lambda: FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(10), n_jobs=1),
     "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
     "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7, classes=range(10)),
 }
@@ -35,9 +55,89 @@ UNUSED = ("recipe", "changes", "environment", "environments", "made_in", "notes"
 
 @pytest.fixture(scope="module", params=MODELS)
 def made(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "run"
+    folder = tmp_path_factory.mktemp("runs") / request.param
     run(FEW, MODELS[request.param](), folder, RunSettings(undefended=False))
     return folder, gather(folder, FEW, verify(folder, data=FEW, seed=1))
+
+
+def test_every_figure_is_counted_again(made):
+    """From a model that is fitted and asked anew."""
+    folder, facts = made
+    certificate, y = MODELS[folder.name]().fit(FEW.train.X, FEW.train.labels).certify(FEW.test.X), FEW.test.labels
+    of_samples = folder / f"{folder.name}.npz"
+    votes = load_tallies(of_samples) if of_samples.exists() else Votes.load(folder / "votes.npy")
+    right, found = certificate.labels == y, facts.figures
+    assert found["right"] == right.sum()
+    for row in found["certified"]:
+        size = row["attack_size"]
+        held = right & (certificate.radius >= size)
+        assert row["right_and_certified"] == held.sum()
+        assert row["balanced"] == pytest.approx(np.mean([held[y == c].mean() for c in np.unique(y)]))
+        assert facts.evaluation.exact_fraction(size) == Fraction(int(held.sum()), len(y))
+        assert float(facts.evaluation.exact_fraction(size, balanced=True)) == pytest.approx(row["balanced"])
+    assert found["majority"] == {"label": np.bincount(y).argmax(), "share": np.bincount(y).max() / len(y)}
+    assert {row["act"] for row in found["acts"]} == set(THREATS)
+    for row in found["acts"]:
+        held, half = certificate.radius_against(row["act"]), row["half_of_the_test_set"]
+        assert row["median_radius"] == np.percentile(held, 50, method="lower")
+        assert (right & (held >= half)).sum() * 2 >= len(y) > (right & (held > half)).sum() * 2
+    for row in found["classes"]:
+        of_class, target = y == row["label"], certify(votes, target=row["label"])
+        assert (row["samples"], row["right"]) == (of_class.sum(), (right & of_class).sum())
+        median = np.percentile(target.radius[~target.already], 50, method="lower")
+        assert row["median_radius_of_others_against_this_target"] == median
+    assert facts.verdict.word == "VERIFIED"
+
+
+def test_every_form_is_valid_and_says_who_votes(made, tmp_path):
+    folder, facts = made
+    write(facts, tmp_path)
+    for name in ("statement.json", "test-result.json"):
+        Statement.copy_from_pb(json_format.Parse((tmp_path / name).read_text(), statement_pb2.Statement())).validate()
+    record, text = json.loads((tmp_path / "statement.json").read_text()), (tmp_path / "bom.cdx.json").read_text()
+    assert violation(record) is None
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    front, card = (tmp_path / "model-card.md").read_text().split("---\n")[1:]
+    first = yaml.safe_load(front)["model-index"][0]["results"][0]["metrics"][0]
+    assert first["value"] == facts.evaluation.clean_accuracy
+    stated, flips = record["predicate"]["certificate"], record["predicate"]["threat_model"]
+    assert flips["flip the label of a training sample"] == (1 if folder.name == "ensemble" else 2)
+    if folder.name == "ensemble":
+        assert "base classifiers" in card
+        return
+    assert stated["election"]["voters"] == 300
+    assert stated["election"]["map"] == {"name": "numbers", "unit": 16.0, "scale": 64.0, "limit": 1000}
+    assert {"near": 2.1, "n_neighbors": 7}.items() & stated["election"].items()
+    model = json.loads(text)["metadata"]["component"]
+    told = {part["name"]: part["value"] for part in model["properties"]}
+    assert told["poisonproof:election.map.name"] == "numbers"
+    assert told["poisonproof:verdict"] == "VERIFIED"
+    assert "training samples that vote" in model["modelCard"]["modelParameters"]["architectureFamily"]
+    for words in (card, page(facts)):
+        assert facts.certificate.election["words"] in words
+        assert "base classifier" not in words
+    assert "the training samples were counted again" in page(facts)
+    both, neither = copy.deepcopy(record), copy.deepcopy(record)
+    both["predicate"]["certificate"]["k"] = 50
+    del neither["predicate"]["certificate"]["election"]
+    assert violation(both) == "predicate.certificate: False schema does not allow 50"
+    assert "'k' is a required property" in violation(neither)
+
+
+def test_a_forged_run_yields_no_evidence_by_a_verdict_about_another(made, tmp_path):
+    """Of forged runs themselves the verdict is NOT VERIFIED: tests/verification/test_forgeries.py."""
+    folder, facts = made
+    forged = shutil.copytree(folder, tmp_path / "run")
+    arrays, record = open_arrays(forged / "certificate.npz", ())
+    write_arrays(forged / "certificate.npz", {**arrays, "radius": arrays["radius"] + 1}, record)
+    with pytest.raises(CheckFailed, match=r"certificate.npz of .* was altered"):
+        gather(forged, FEW, facts.verdict)
+    digests = {"certificate.npz": sha256_of(forged / "certificate.npz")}
+    rewritten(forged, lambda manifest: manifest["files"].update(digests))
+    with pytest.raises(CheckFailed, match="do not follow from its votes"):
+        gather(forged, FEW, facts.verdict)
+    with pytest.raises(PoisonproofError, match="need the labels of the test samples"):
+        gather(folder, None, facts.verdict)
 
 
 def values_of(record, way=()):
@@ -72,7 +172,7 @@ def test_nothing_in_a_manifest_reaches_the_evidence_unless_it_is_true(made, tmp_
     """Each value by itself is changed and the digest computed anew: no evidence, or evidence that does not say it."""
     folder, facts = made
     right, manifest, refused = forms(facts), read_record(folder / "manifest.json"), 0
-    forged = shutil.copytree(folder, tmp_path / "run")
+    forged = shutil.copytree(folder, tmp_path / folder.name)
     body = (forged / "manifest.json").read_bytes()
     for way in values_of(manifest):
         if way[0] in (*UNUSED, "digest"):
@@ -166,18 +266,62 @@ def no_checks(record):
     record["predicate"]["verification"]["checks"] = [{}]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (unnamed, r"does not name bom\.cdx\.json, so nobody signed what it says"),
-        (kinder_word, "says VERIFIED, which does not follow from the checks that it lists"),
-        (no_checks, "no statement of ours|cannot be followed"),
-    ],
-)
-def test_a_statement_that_leaves_out_or_overstates_is_refused(made, tmp_path, change, words):
+def without_premise(record):
+    record["predicate"]["premises"].pop(1)
+
+
+def a_premise_more(record):
+    record["predicate"]["premises"].append({"code": "blessing", "value": "yes", "declared": True})
+
+
+def more_certified(record):
+    record["predicate"]["evaluation"]["certified"][1]["right_and_certified"] += 1
+
+
+def larger_half(record):
+    record["predicate"]["evaluation"]["acts"][0]["half_of_the_test_set"] += 1
+
+
+def other_voters(record):
+    certificate = record["predicate"]["certificate"]
+    if "election" in certificate:
+        certificate["election"]["voters"] += 1
+    else:
+        certificate["base_classifiers"] += 1
+
+
+def cheaper_flips(record):
+    record["predicate"]["threat_model"]["flip the label of a training sample"] = 9
+
+
+def other_subject(record):
+    record["subject"][2]["digest"]["sha256"] = "0" * 64
+
+
+SIGNED_LIES = [
+    (unnamed, r"does not name bom\.cdx\.json, so nobody signed what it says"),
+    (kinder_word, "says VERIFIED, which does not follow from the checks that it lists"),
+    (no_checks, "no statement of ours|cannot be followed"),
+    (without_premise, "leaves out or changes the premise"),
+    (a_premise_more, "names the premise 'blessing', which the run does not have"),
+    (more_certified, r"says evaluation.certified.1.right_and_certified = \d+, but the run gives"),
+    (larger_half, r"says evaluation.acts.0.half_of_the_test_set = \d+, but the run gives"),
+    (other_voters, r"says certificate.(election.voters|base_classifiers) = \d+, but the run gives"),
+    (cheaper_flips, "says threat_model.flip the label of a training sample = 9, but the run gives"),
+    (other_subject, "is not the file that was signed"),
+    (lambda record: record["subject"].pop(), "is not the file that was signed"),
+    (lambda record: record.pop("subject"), "no statement of ours .*'subject' is a required property"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), SIGNED_LIES)
+def test_a_signed_statement_that_lies_is_refused(made, tmp_path, change, words):
     folder, facts = made
     key = ed25519.Ed25519PrivateKey.generate()
     write(facts, tmp_path, key)
+    said = check_signed(folder, tmp_path, key.public_key(), facts)
+    assert f"is true of the run: {len(facts.artefacts)} files, {len(facts.certificate.premises)} premises." in said
+    assert "its figures were not compared" in check_signed(folder, tmp_path, key.public_key(), None)
     signed_anew(tmp_path, key, change)
     with pytest.raises(CheckFailed, match=words):
         check_signed(folder, tmp_path, key.public_key(), facts)

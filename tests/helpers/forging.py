@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -58,6 +59,7 @@ DATA = Dataset.of(
 )
 GROUPED = replace(DATA, train=replace(DATA.train, groups=np.arange(300) % 60))
 N = 10
+BLOCK, POOL = "votes/block-00000.npz", "models/members-pool.npz"
 
 
 # The runs that are forged
@@ -134,46 +136,59 @@ def edited(change):
     return lambda folder: sign(folder, change)
 
 
-def facts(change):
-    """What the certificate says about itself, changed."""
+def record(name, change):
+    """A JSON file of the run, changed."""
 
     def forge(folder):
-        arrays, said = open_arrays(folder / "certificate.npz")
+        said = read_record(folder / name)
         change(said)
-        write_arrays(folder / "certificate.npz", arrays, said)
+        write_record(folder / name, said)
+
+    return forge
+
+
+def archive(name, change):
+    """The arrays of an npz file and what it says about itself, changed."""
+
+    def forge(folder):
+        held, said = open_arrays(folder / name)
+        held = {key: array.copy() for key, array in held.items()}
+        change(held, said)
+        write_arrays(folder / name, held, said)
+
+    return forge
+
+
+def facts(change):
+    """What the certificate says about itself, changed."""
+    return archive("certificate.npz", lambda held, said: change(said))
+
+
+def arrays(change):
+    """The arrays of the certificate, changed."""
+    return archive("certificate.npz", lambda held, said: change(held))
+
+
+def model(change):
+    """The record of the kept base classifiers or voters, changed."""
+    return record("models/model.json", change)
+
+
+def kept_voters(change):
+    """The voters that were kept, changed."""
+    return archive("models/voters.npz", lambda held, said: change(held))
+
+
+def in_turn(*forged):
+    def forge(folder):
+        for one in forged:
+            one(folder)
 
     return forge
 
 
 def both(of_manifest, of_certificate):
-    def forge(folder):
-        facts(of_certificate)(folder)
-        sign(folder, of_manifest)
-
-    return forge
-
-
-def arrays(change):
-    """The arrays of the certificate, changed."""
-
-    def forge(folder):
-        held, said = open_arrays(folder / "certificate.npz")
-        held = {name: array.copy() for name, array in held.items()}
-        change(held)
-        write_arrays(folder / "certificate.npz", held, said)
-
-    return forge
-
-
-def model(change):
-    """The record of the kept base classifiers, changed."""
-
-    def forge(folder):
-        record = read_record(folder / "models" / "model.json")
-        change(record)
-        write_record(folder / "models" / "model.json", record)
-
-    return forge
+    return in_turn(facts(of_certificate), edited(of_manifest))
 
 
 def members(change):
@@ -350,12 +365,7 @@ def one_more_class(votes):
 
 
 def partition(change):
-    def forge(folder):
-        held = np.load(folder / "split.npy")
-        change(held)
-        write_whole(folder / "split.npy", lambda file: np.save(file, held))
-
-    return forge
+    return array_file("split.npy", change)
 
 
 def exchanged_samples(held):
@@ -371,8 +381,18 @@ def spread_of_the_certificate(folder):
 def unbalanced(folder):
     table = Spread(N, (0, 1)).as_table().tolist()
     table[0] = [3, 4]
-    for change in (facts, model):
-        change(lambda said: said.update(spread={"n_subsets": N, "table": table}))(folder)
+    facts(lambda said: said.update(spread={"n_subsets": N, "table": table}))(folder)
+
+
+def array_file(name, change):
+    """An npy file, changed."""
+
+    def forge(folder):
+        held = np.load(folder / name)
+        change(held)
+        write_whole(folder / name, lambda file: np.save(file, held))
+
+    return forge
 
 
 def raw_votes(change):
@@ -381,9 +401,8 @@ def raw_votes(change):
     def forge(folder):
         matrix = change(np.load(folder / "votes.npy"))
         write_whole(folder / "votes.npy", lambda file: np.save(file, matrix))
-        record = read_record(folder / "votes.json")
-        record["matrix"]["sha256"] = sha256_of(folder / "votes.npy")
-        write_record(folder / "votes.json", record)
+        digest = sha256_of(folder / "votes.npy")
+        record("votes.json", lambda said: said["matrix"].update(sha256=digest))(folder)
 
     return forge
 
@@ -401,16 +420,10 @@ def rankings_alone(change):
     """Rankings changed in their file and in the blocks, while the votes stay."""
 
     def forge(folder):
-        path = folder / "votes.rankings.npy"
-        ranked = np.load(path)
-        change(ranked)
-        write_whole(path, lambda file: np.save(file, ranked))
-        record = read_record(folder / "votes.json")
-        record["rankings"]["sha256"] = sha256_of(path)
-        write_record(folder / "votes.json", record)
-        for block in (folder / "votes").glob("*.npz"):
-            held, about = open_arrays(block)
-            write_arrays(block, {**held, "votes": ranked}, about)
+        array_file("votes.rankings.npy", change)(folder)
+        digest, ranked = sha256_of(folder / "votes.rankings.npy"), np.load(folder / "votes.rankings.npy")
+        record("votes.json", lambda said: said["rankings"].update(sha256=digest))(folder)
+        archive(BLOCK, lambda held, said: held.update(votes=ranked))(folder)
 
     return forge
 
@@ -423,29 +436,10 @@ def other_first_place(ranked):
     ranked[2, 5, [0, 1]] = ranked[2, 5, [1, 0]]
 
 
-def unnamed_rankings(folder):
-    record = read_record(folder / "votes.json")
-    del record["rankings"]
-    write_record(folder / "votes.json", record)
-
-
-def block_of_other_votes(folder):
-    block = folder / "votes" / "block-00000.npz"
-    held, about = open_arrays(block)
-    other_first_place(held["votes"])
-    write_arrays(block, held, about)
-
-
-def block_of_other_samples(folder):
-    block = folder / "votes" / "block-00000.npz"
-    held, about = open_arrays(block)
-    write_arrays(block, held, {**about, "first_sample": 1})
-
-
-def block_with_a_failure(folder):
-    block = folder / "votes" / "block-00000.npz"
-    held, about = open_arrays(block)
-    write_arrays(block, held, {**about, "failures": {"3": "ValueError: made up"}})
+unnamed_rankings = record("votes.json", lambda said: said.pop("rankings"))
+block_of_other_votes = archive(BLOCK, lambda held, said: other_first_place(held["votes"]))
+block_of_other_samples = archive(BLOCK, lambda held, said: said.update(first_sample=1))
+block_with_a_failure = archive(BLOCK, lambda held, said: said.update(failures={"3": "ValueError: made up"}))
 
 
 def reversed_codes(kept):
@@ -500,23 +494,18 @@ def pooled_file(name, change):
 
     def forge(folder):
         path = folder / "models" / name
-        held = np.load(path)
-        held = change(held)
+        held = change(np.load(path))
         write_whole(path, lambda file: np.save(file, held))
-        pool, about = open_arrays(folder / "models" / "members-pool.npz")
-        about["files"][name] = sha256_of(path)
-        write_arrays(folder / "models" / "members-pool.npz", pool, about)
+        archive(POOL, lambda held, about: about["files"].update({name: sha256_of(path)}))(folder)
 
     return forge
 
 
-def pooled_codes(folder):
-    path = folder / "models" / "members-pool.npz"
-    pool, about = open_arrays(path)
+@partial(archive, POOL)
+def pooled_codes(pool, about):
     starts = np.concatenate(([0], np.cumsum(pool["n_codes"].astype(np.int64))))
     for start, stop in pairwise(starts):
         pool["codes"][start:stop] = pool["codes"][start:stop][::-1].copy()
-    write_arrays(path, pool, about)
 
 
 def one_premise_more(votes):
@@ -548,13 +537,14 @@ def other_digest(name, digest):
     return both(lambda manifest: change(manifest["settings"]), lambda said: change(said["origin"]))
 
 
-def with_contributors(folder):
-    ensemble(other_split("group"))(folder)
-    other = {"groups": "0" * 64}
+OTHER_CONTRIBUTORS = {"groups": "0" * 64}
+with_contributors = in_turn(
+    ensemble(other_split("group")),
     both(
-        lambda manifest: manifest["settings"]["dataset"].update(other),
-        lambda said: said["origin"]["dataset"].update(other),
-    )(folder)
+        lambda manifest: manifest["settings"]["dataset"].update(OTHER_CONTRIBUTORS),
+        lambda said: said["origin"]["dataset"].update(OTHER_CONTRIBUTORS),
+    ),
+)
 
 
 def one_more_right(manifest):
@@ -632,34 +622,31 @@ def election(**changes):
     return edited(lambda manifest: manifest["settings"]["election"].update(changes))
 
 
-def kept_voters(change):
-    def forge(folder):
-        held, said = open_arrays(folder / "models" / "voters.npz")
-        held = {name: array.copy() for name, array in held.items()}
-        change(held)
-        write_arrays(folder / "models" / "voters.npz", held, said)
-
-    return forge
-
-
 def kept_map(folder):
     other = dumped(VectorFeatures(unit=1.0))
     write_whole(folder / "models" / "map.skops", lambda file: file.write(other))
 
 
-def samples_state(change):
-    """Premises of samples that vote, changed in every file."""
+def of_samples(change, of_settings=lambda manifest: None):
+    """What counts, certificate and model say alike, changed in each of them, and the manifest."""
 
     def forge(folder):
         (name,) = [name for name in COUNTS.values() if (folder / name).exists()]
         for place in (name, "certificate.npz"):
-            held, said = open_arrays(folder / place)
-            premises = change([dict(premise) for premise in said["premises"]])
-            write_arrays(folder / place, held, {**said, "premises": premises})
-        model(lambda record: record.update(premises=premises))(folder)
-        sign(folder, lambda manifest: manifest.update(premises=premises))
+            archive(place, lambda held, said: change(said))(folder)
+        model(change)(folder)
+        sign(folder, of_settings)
 
     return forge
+
+
+def samples_state(change):
+    """Premises of samples that vote, changed in every file."""
+
+    def changed(said):
+        said["premises"] = change([dict(premise) for premise in said["premises"]])
+
+    return of_samples(changed, changed)
 
 
 def reworded(what, value):
@@ -668,32 +655,13 @@ def reworded(what, value):
 
 def samples_are_read(**changes):
     """The split, by which samples are read, changed in every file."""
-
-    def forge(folder):
-        (name,) = [name for name in COUNTS.values() if (folder / name).exists()]
-        for place in (name, "certificate.npz"):
-            held, said = open_arrays(folder / place)
-            write_arrays(folder / place, held, {**said, "split": said["split"] | changes})
-        model(lambda record: record["split"].update(changes))(folder)
-        sign(folder, lambda manifest: manifest["settings"]["split"].update(changes))
-
-    return forge
+    return of_samples(
+        lambda said: said["split"].update(changes), lambda there: there["settings"]["split"].update(changes)
+    )
 
 
 def both_arrays(of_counts, of_certificate):
-    def forge(folder):
-        counts(of_counts)(folder)
-        arrays(of_certificate)(folder)
-
-    return forge
-
-
-def in_turn(*forged):
-    def forge(folder):
-        for one in forged:
-            one(folder)
-
-    return forge
+    return in_turn(counts(of_counts), arrays(of_certificate))
 
 
 def reworded_map(folder):
