@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xxhash
 
+from colliding import colliding_rows
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, audit, load
 from poisonproof.ballots.attacks import features_known
@@ -71,42 +72,11 @@ def test_the_command_attacks_a_table_and_its_contributors(tmp_path):
     assert "An attack here is one of" in " ".join(done.stderr.split())
 
 
-def with_the_hash_of(row, rng):
-    """Another row of three numbers with the same xxh64, by solving for the last; the first two are free."""
-    mask, p1, p2, p4, p5 = (
-        (1 << 64) - 1,
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    )
-
-    def turned(number, bits):
-        return (number << bits | number >> (64 - bits)) & mask
-
-    def stirred(number):
-        return turned(number * p2 & mask, 31) * p1 & mask
-
-    def after(numbers):
-        state = p5 + 24 & mask
-        for number in np.array(numbers, np.float64).view(np.uint64):
-            state = (turned(state ^ stirred(int(number)), 27) * p1 + p4) & mask
-        return state
-
-    while True:
-        two = rng.normal(size=2) * 3
-        last = after(two) ^ after(row[:2]) ^ stirred(int(row[2:].view(np.uint64)[0]))
-        last = turned(last * pow(p1, -1, 1 << 64) & mask, 33) * pow(p2, -1, 1 << 64) & mask
-        number = np.array([last], np.uint64).view(np.float64)[0]
-        if np.isfinite(number) and abs(number) < 5:
-            return np.array([*two, number])
-
-
 def test_features_are_known_by_content_not_by_its_hash():
     rng = np.random.default_rng(0)
-    clean = rng.normal(size=(30, 3))
-    poison = with_the_hash_of(clean[7], rng)
-    assert xxhash.xxh64_intdigest(poison.tobytes()) == xxhash.xxh64_intdigest(clean[7].tobytes())
+    poison, twin = np.array(colliding_rows())
+    clean = np.insert(rng.normal(size=(29, len(twin))), 7, twin, axis=0)
+    assert xxhash.xxh64_intdigest(poison.tobytes()) == xxhash.xxh64_intdigest(twin.tobytes())
     X, y = np.vstack([poison, clean]), np.r_[0, rng.integers(0, 2, 30)]
     model = BallotClassifier(VectorFeatures(scale=16.0), near=1.0, classes=[0, 1], scale=16.0)
     fitted = model.fit(X, y)

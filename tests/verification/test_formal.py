@@ -3,7 +3,6 @@
 import importlib.util
 import inspect
 import io
-import os
 import re
 import shutil
 import subprocess
@@ -426,15 +425,20 @@ end
 """
 
 
-def test_the_good_witness_is_good(checker):
-    ran = ask(checker, GOOD)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    assert ran.stdout.splitlines()[-1] == b"2 samples: 2 accepted, 0 refused"
+RUN_OFF = """poisonproof witness 1
+run-off
+classes 2 declared
+spread shifts 3 1 0
+reachable all
+samples 1
+sample 0 0 0 1
+rankings 2 0 1 2 0 1 2 1 0
+beaten 1 1 partitions 2 0
+end
+"""
 
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+BAD = {
+    GOOD: [
         ("votes 0 0 1 2\nend\n", "votes 0 0", "ends too early"),
         ("end\n", "", "ends too early"),
         ("votes 0 0 1 2", "votes 0 0 1 3", "neither a class"),
@@ -456,32 +460,7 @@ def test_the_good_witness_is_good(checker):
         ("witness 1", "witness 2", "should stand where"),
         ("ensemble", "assembly", "the kind of voters"),
     ],
-)
-def test_bad_input_is_refused_in_one_sentence(checker, old, new, words):
-    assert old in GOOD
-    ran = ask(checker, GOOD.replace(old, new, 1))
-    assert ran.returncode == 2, ran
-    (line,) = ran.stderr.decode().splitlines()
-    assert words in line
-    assert line.endswith(".")
-
-
-RUN_OFF = """poisonproof witness 1
-run-off
-classes 2 declared
-spread shifts 3 1 0
-reachable all
-samples 1
-sample 0 0 0 1
-rankings 2 0 1 2 0 1 2 1 0
-beaten 1 1 partitions 2 0
-end
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+    RUN_OFF: [
         ("beaten 1 1 partitions 2 0\nend\n", "", "ends too early"),
         ("rankings 2 0 1", "rankings 2 0 2", "must lie in 0 ... 1"),
         ("rankings 2 0 1", "rankings 2 0 -1", "negative"),
@@ -493,15 +472,19 @@ end
         ("partitions 2", "parts 2", "should be partitions or members"),
         ("shifts 3 1 0", "shifts 4 1 0", "should"),  # the spread of another ensemble
     ],
-)
-def test_bad_rankings_are_refused_in_one_sentence(checker, old, new, words):
-    assert ask(checker, RUN_OFF).stdout.splitlines()[-1] == b"1 samples: 1 accepted, 0 refused"
-    assert old in RUN_OFF
-    ran = ask(checker, RUN_OFF.replace(old, new, 1))
-    assert ran.returncode == 2, ran
-    (line,) = ran.stderr.decode().splitlines()
-    assert words in line
-    assert line.endswith(".")
+}
+
+
+@pytest.mark.parametrize("good", [GOOD, RUN_OFF], ids=["ensemble", "run-off"])
+def test_bad_input_is_refused_in_one_sentence(checker, good):
+    assert b" accepted, 0 refused" in ask(checker, good).stdout
+    for old, new, words in BAD[good]:
+        assert old in good
+        ran = ask(checker, good.replace(old, new, 1))
+        assert ran.returncode == 2, ran
+        (line,) = ran.stderr.decode().splitlines()
+        assert words in line
+        assert line.endswith(".")
 
 
 def test_numbers_have_no_limit(checker):
@@ -524,6 +507,19 @@ def test_a_file_that_is_not_there(checker):
 
 
 @pytest.fixture
+def program(checker, monkeypatch):
+    monkeypatch.setenv(formal.SETTING, str(checker))
+    return checker
+
+
+def formally(certificate, folder):
+    """The verdict about a loose certificate of the votes in a folder, and its formal check."""
+    certificate.save(folder / "certificate.npz")
+    verdict = verify(folder / "certificate.npz", votes=folder / "votes.npy", formal=True)
+    return verdict, next(check for check in verdict.checks if check.name == "formal")
+
+
+@pytest.fixture
 def saved(tmp_path):
     """A loose certificate with its votes; method "tight" proves more than Theorem 2 of four samples."""
     rng = np.random.default_rng(4)
@@ -538,27 +534,15 @@ def saved(tmp_path):
     return tmp_path, votes
 
 
-def test_verify_says_what_was_checked_and_what_is_trusted(checker, saved, monkeypatch):
+def test_verify_says_what_was_checked_and_what_is_trusted(program, saved):
     folder, _ = saved
-    monkeypatch.setenv(formal.SETTING, str(checker))
-    kept = folder / "kept.witness"
-    result = CliRunner().invoke(
-        app,
-        [
-            "verify",
-            str(folder / "certificate.npz"),
-            "--votes",
-            str(folder / "votes.npy"),
-            "--formal",
-            "--witness",
-            str(kept),
-        ],
-    )
+    words = ["verify", folder / "certificate.npz", "--votes", folder / "votes.npy", "--formal", "--witness"]
+    result = CliRunner().invoke(app, [*map(str, words), str(folder / "kept.witness")])
     assert result.exit_code == 5, result.output
     assert "Machine-checked: 8 of 8 radii were accepted by poisonproof-check" in result.stdout
     assert "end_to_end in proofs/Checker.v" in result.stdout
     assert "Trusted: that every base classifier is a function of its own subset" in result.stdout
-    assert ask(checker, kept.read_bytes()).returncode == 0
+    assert ask(program, (folder / "kept.witness").read_bytes()).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -566,75 +550,59 @@ def test_verify_says_what_was_checked_and_what_is_trusted(checker, saved, monkey
     [BallotClassifier(near=34.0, scale=1, classes=range(10)), NeighborVoteClassifier(n_neighbors=9, classes=range(10))],
     ids=["ballots", "neighbours"],
 )
-def test_runs_in_which_samples_vote_are_machine_checked(checker, tmp_path, monkeypatch, model):
-    monkeypatch.setenv(formal.SETTING, str(checker))
+def test_runs_in_which_samples_vote_are_machine_checked(program, tmp_path, model):
     digits = load("digits").without(range(200, 1415))
-    outcome = run(digits, model, tmp_path / "run")
+    n_test = len(run(digits, model, tmp_path / "run").certificate)
     verdict = verify(tmp_path / "run", data=digits, formal=True)
     assert verdict.word == "VERIFIED", str(verdict)
-    n_test = len(outcome.certificate)
     assert f"Machine-checked: {n_test} of {n_test} radii were accepted by poisonproof-check" in verdict.verdict
     assert "Trusted: " in verdict.verdict
 
 
 @pytest.mark.parametrize("within", [[], [1, 2], "all"])
-def test_radii_within_reachable_partitions_are_machine_checked(checker, saved, monkeypatch, within):
+def test_radii_within_reachable_partitions_are_machine_checked(program, saved, within):
     folder, votes = saved
-    monkeypatch.setenv(formal.SETTING, str(checker))
     within = range(votes.spread.n_partitions) if within == "all" else within
-    certify(votes, reachable=list(within)).save(folder / "within.npz")
-    verdict = verify(folder / "within.npz", votes=folder / "votes.npy", formal=True)
+    verdict, check = formally(certify(votes, reachable=list(within)), folder)
     assert verdict.word == "CONSISTENT", str(verdict)
-    assert "8 of 8 radii were accepted" in verdict.verdict
-    assert "end_to_end_reachable in proofs/Checker.v" in verdict.verdict
+    assert "8 of 8 radii were accepted" in check.words
+    assert "end_to_end_reachable in proofs/Checker.v" in check.words
 
 
-def test_verify_fails_where_the_checker_refuses(checker, saved, monkeypatch):
+def test_verify_fails_where_the_checker_refuses(program, saved):
     folder, votes = saved
-    monkeypatch.setenv(formal.SETTING, str(checker))
     certificate = certify(votes)
-    replace(certificate, radius=certificate.radius + (np.arange(8) == 5)).save(folder / "raised.npz")
-    verdict = verify(folder / "raised.npz", votes=folder / "votes.npy", formal=True)
-    (check,) = [check for check in verdict.checks if check.name == "formal"]
-    assert check.outcome == "failed"
+    verdict, check = formally(replace(certificate, radius=certificate.radius + (np.arange(8) == 5)), folder)
+    assert (verdict.word, check.outcome) == ("NOT VERIFIED", "failed")
     assert "1 of 8 radii were refused by poisonproof-check, the first that of test sample 5" in check.words
-    assert verdict.word == "NOT VERIFIED"
 
 
-def test_tight_radii_without_a_proof_are_not_passed_over(checker, saved, monkeypatch):
+def test_tight_radii_without_a_proof_are_not_passed_over(program, saved, monkeypatch):
     folder, votes = saved
-    monkeypatch.setenv(formal.SETTING, str(checker))
     tight = certify(votes, "tight")
-    tight.save(folder / "tight.npz")
-    verdict = verify(folder / "tight.npz", votes=folder / "votes.npy", formal=True)
+    verdict, check = formally(tight, folder)
     assert verdict.word == "CONSISTENT", verdict
-    assert "dual bounds, trees and groups" in verdict.verdict
+    assert "dual bounds, trees and groups" in check.words
     assert (tight.radius > certify(votes).radius).any()
     monkeypatch.setattr("poisonproof.verification.formal.prove", lambda *given: None)
-    verdict = verify(folder / "tight.npz", votes=folder / "votes.npy", formal=True)
-    assert verdict.word == "NOT VERIFIED"
-    assert "cannot check formal" in verdict.verdict
+    verdict, check = formally(tight, folder)
+    assert (verdict.word, check.outcome) == ("NOT VERIFIED", "not checked")
 
 
-def test_verify_has_run_off_elections_checked(checker, tmp_path, monkeypatch):
-    monkeypatch.setenv(formal.SETTING, str(checker))
+def test_verify_has_run_off_elections_checked(program, tmp_path):
     rankings = np.argsort(-np.random.default_rng(2).random((10, 12, 3)) - np.arange(3) * 0.2, axis=2)
     for inferred in (False, True):
         votes = Votes(rankings[..., 0], Spread.random(6, 2), range(3), rankings=rankings, classes_inferred=inferred)
         votes.save(tmp_path / "votes.npy")
         certificate = certify(votes, "run-off")
-        certificate.save(tmp_path / "certificate.npz")
-        verdict = verify(tmp_path / "certificate.npz", votes=tmp_path / "votes.npy", formal=True)
-        (check,) = [check for check in verdict.checks if check.name == "formal"]
+        verdict, check = formally(certificate, tmp_path)
         if inferred:
             assert verdict.word == "NOT VERIFIED"
             assert "for declared classes alone" in check.words
             continue
         assert verdict.word == "CONSISTENT", verdict.verdict
         assert "end_to_end_run_off in proofs/RunOffChecker.v" in check.words
-        replace(certificate, radius=certificate.radius + 1).save(tmp_path / "raised.npz")
-        verdict = verify(tmp_path / "raised.npz", votes=tmp_path / "votes.npy", formal=True)
-        (check,) = [check for check in verdict.checks if check.name == "formal"]
+        verdict, check = formally(replace(certificate, radius=certificate.radius + 1), tmp_path)
         assert check.outcome == "failed"
         assert "radii were refused by poisonproof-check" in check.words
 
@@ -655,15 +623,12 @@ def test_without_the_program_it_is_said_how_to_get_it(saved, monkeypatch, tmp_pa
 
 
 def test_an_answer_that_is_none_is_not_taken_for_one(saved, monkeypatch, tmp_path):
-    folder, _ = saved
+    folder, votes = saved
     for name, script in {"silent": "exit 0", "cheat": "echo '8 samples: 8 accepted, 0 refused'"}.items():
-        program = tmp_path / name
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setenv(formal.SETTING, str(program))
-        verdict = verify(folder / "certificate.npz", votes=folder / "votes.npy", formal=True)
-        assert verdict.word == "NOT VERIFIED"
-    assert os.environ[formal.SETTING].endswith("cheat")
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+        monkeypatch.setenv(formal.SETTING, str(tmp_path / name))
+        assert formally(certify(votes), folder)[0].word == "NOT VERIFIED"
 
 
 def test_the_search_finds_duals_and_trees(saved):

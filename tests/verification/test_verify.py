@@ -368,17 +368,6 @@ def test_retraining_catches_what_it_draws(ranked, tmp_path, name, bad):
     assert "trained again, votes otherwise on" in verify(folder, data=DATA, retrain=N, ask=False).verdict
 
 
-def test_reversed_class_codes_of_kept_members_are_caught_although_retraining_agrees(honest, tmp_path):
-    """Digests redone, every base classifier trained again: the votes are true, but the models that people load lie."""
-    folder = forged(honest, tmp_path / "run", "class codes of all kept members reversed")
-    model = FiniteAggregationClassifier.load(folder / "models")
-    assert (model.predict(DATA.test.X) == DATA.test.labels).mean() < 0.2
-    found = verify(folder, data=DATA, retrain=N)
-    assert found.word == "NOT VERIFIED"
-    assert outcomes(found)["retraining"] == "ok"
-    assert "members: base classifier 0 as kept, asked again, votes otherwise" in found.verdict
-
-
 def test_a_sample_of_test_samples_is_asked_about(honest, tmp_path):
     found = verify(honest, data=DATA, sample=10, seed=1)
     assert found.ok
@@ -405,15 +394,6 @@ def test_another_environment_is_named_when_votes_differ(ranked, tmp_path):
     found = verify(folder, data=DATA, retrain=N)
     assert [check.name for check in found.failed] == ["members", "retraining"]
     assert all("made with another numpy (1.0 there," in check.words for check in found.failed)
-
-
-def test_dropping_the_unseen_class_gains_and_is_named(inferred, tmp_path):
-    honest_radii = Certificate.load(inferred / "certificate.npz").radius
-    folder = forged(inferred, tmp_path / "run", "the invented class dropped, and its premise too")
-    found = verify(folder)
-    assert found.consistent  # nothing in the files contradicts it any more, and the checker says whose word it is
-    assert "declared beforehand is the maker's word" in str(found)
-    assert (Certificate.load(folder / "certificate.npz").radius >= honest_radii).all()
 
 
 @pytest.mark.parametrize(

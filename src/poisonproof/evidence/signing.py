@@ -33,6 +33,7 @@ from poisonproof.evidence.facts import MANIFEST, Facts, artefacts_of
 from poisonproof.runs.folder import REPORT
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import read_record, sha256_of, write_bytes
+from poisonproof.verification.files import same, short
 from poisonproof.verification.verdict import CheckFailed, Verdict
 
 PASSWORD = "POISONPROOF_KEY_PASSWORD"
@@ -105,67 +106,38 @@ def key_id(key: Any) -> str:
 
 def private_key(path: Path) -> Any:
     """A private key from a PEM file; its password, if it has one, stands in POISONPROOF_KEY_PASSWORD."""
-    serialization = _serialization()
     password = os.environ.get(PASSWORD)
-    try:
-        key = serialization.load_pem_private_key(_body(path), password.encode() if password else None)
-    except (ValueError, TypeError, _unsupported()) as error:
-        raise PoisonproofError(
-            f"{path} is no private key that can be opened ({error}); give a PEM file, and its password, if it has one, "
-            f"in {PASSWORD}.",
-            code="evidence.private-key",
-        ) from None
-    return _known(key, path)
+    remedy = f"give a PEM file, and its password, if it has one, in {PASSWORD}"
+    return _opened(path, "private", remedy, password.encode() if password else None)
 
 
 def public_key(path: Path) -> Any:
     """A public key from a PEM file."""
-    serialization = _serialization()
+    return _opened(path, "public", "give a PEM file, as `openssl pkey -in KEY -pubout` writes it")
+
+
+def _opened(path: Path, kind: str, remedy: str, *password: bytes | None) -> Any:
     try:
-        key = serialization.load_pem_public_key(_body(path))
-    except (ValueError, _unsupported()) as error:
-        raise PoisonproofError(
-            f"{path} is no public key that can be opened ({error}); give a PEM file, as "
-            "`openssl pkey -in KEY -pubout` writes it.",
-            code="evidence.public-key",
-        ) from None
-    return _known(key, path)
-
-
-def _body(path: Path) -> bytes:
+        import securesystemslib.dsse  # noqa: F401 - what signs needs it
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    except ImportError:
+        raise missing_extra("Signing", "securesystemslib[crypto]", "evidence") from None
     if not path.is_file():
         raise PoisonproofError(
             f"{path} is no file; a key is a PEM file." if path.exists() else f"{path}: No such file.",
             code="evidence.key-file",
         )
-    return path.read_bytes()
-
-
-def _serialization() -> Any:
+    load = serialization.load_pem_private_key if kind == "private" else serialization.load_pem_public_key
     try:
-        import securesystemslib.dsse  # noqa: F401 - what signs needs it
-        from cryptography.hazmat.primitives import serialization
-    except ImportError:
-        raise missing_extra("Signing", "securesystemslib[crypto]", "evidence") from None
-    return serialization
-
-
-def _unsupported() -> type[Exception]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    return UnsupportedAlgorithm
-
-
-def _known(key: Any, path: Path) -> Any:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-
-    kinds = (
-        ed25519.Ed25519PrivateKey,
-        ed25519.Ed25519PublicKey,
-        ec.EllipticCurvePrivateKey,
-        ec.EllipticCurvePublicKey,
-    )
-    if not isinstance(key, kinds) or (isinstance(key, kinds[2:]) and key.curve.name not in CURVES):
+        key: Any = load(path.read_bytes(), *password)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise PoisonproofError(
+            f"{path} is no {kind} key that can be opened ({error}); {remedy}.", code=f"evidence.{kind}-key"
+        ) from None
+    on_curve = isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey) and key.curve.name in CURVES
+    if not on_curve and not isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
         raise PoisonproofError(
             f"{path} must hold an ed25519 key, or one on the curve P-256, P-384 or P-521.", code="evidence.key-kind"
         )
@@ -282,7 +254,7 @@ def _check_what_documents_say(folder: Path, stated: dict[str, Any], facts: Facts
         elif written != body:
             pairs = zip_longest(written.decode(errors="replace").splitlines(), body.decode().splitlines())
             wrong, right = next(((one, other) for one, other in pairs if one != other), ("", ""))
-            raise CheckFailed(f"{file} in {folder} says {_short(wrong)}, but the run gives {_short(right)}.")
+            raise CheckFailed(f"{file} in {folder} says {short(wrong)}, but the run gives {short(right)}.")
     return ""
 
 
@@ -315,7 +287,7 @@ def _check_premises(stated: list[dict[str, Any]], actual: list[dict[str, Any]]) 
 
 def _check_same(name: str, stated: Any, actual: Any, who: str = "statement") -> None:
     """Equal as JSON; the first place where they are not is named."""
-    if json.dumps(stated, sort_keys=True) == json.dumps(actual, sort_keys=True):
+    if same(stated, actual):
         return
     if isinstance(stated, dict) and isinstance(actual, dict) and set(stated) == set(actual):
         for part in actual:
@@ -323,9 +295,4 @@ def _check_same(name: str, stated: Any, actual: Any, who: str = "statement") -> 
     if isinstance(stated, list) and isinstance(actual, list) and len(stated) == len(actual):
         for at, part in enumerate(actual):
             _check_same(f"{name}.{at}", stated[at], part, who)
-    raise CheckFailed(f"The {who} says {name} = {_short(stated)}, but the run gives {_short(actual)}.")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "…"
+    raise CheckFailed(f"The {who} says {name} = {short(stated)}, but the run gives {short(actual)}.")
