@@ -12,7 +12,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import poisonproof.core.certify
 from oracle import largest_covers
 from poisonproof import Spread, Votes, certify
-from poisonproof.core.grouped import allocate, bound_blocks, find_blocks, raise_by_blocks
+from poisonproof.core.grouped import (
+    Covering,
+    Groups,
+    Known,
+    allocate,
+    bound_blocks,
+    find_blocks,
+    line_of,
+    raise_by_blocks,
+)
 
 BIPLANE = (11, (1, 3, 4, 5, 9))  # quadratic residues: (11, 5, 2)
 UNEVEN = Spread.from_table(  # a plane of order 2, and three partitions that all reach the same three subsets
@@ -176,15 +185,15 @@ def search_every_lead(spread, n_blocks, nodes, by_subset):
     origin = np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
     weight = by_subset[blocks.classifiers]
-    bounds, found = np.empty((2, n + blocks.n_blocks), np.int64)
-    facts = blocks.starts, blocks.overlap, blocks.exactly_one
-    bound_blocks(n, weight, table - origin, *facts, bounds, found)
-    maps = table - origin, feeding - origin, blocks.starts, np.zeros(blocks.n_blocks, np.int64)
-    scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
+    known = Known(*np.empty((2, n + n_blocks), np.int64))
+    twin = np.zeros(n_blocks, np.int64)
+    groups = Groups(blocks.starts, blocks.overlap, blocks.exactly_one, twin, table - origin, feeding - origin)
+    bound_blocks(n, weight, groups, known)
+    scratch = [*np.empty((2, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
+    whole = Covering(weight, weight[table].sum(axis=1), table, feeding, *scratch)
     covers = largest_covers_by_residue(by_subset, spread, n_blocks)
     for lead in range(int(weight.sum())):
-        arrays = weight, weight[table].sum(axis=1), *maps, bounds, found, *scratch
-        yield *raise_by_blocks(0, n, lead, nodes, *arrays), int(np.argmax(covers > lead))
+        yield *raise_by_blocks(0, n, lead, nodes, whole, groups, known), int(np.argmax(covers > lead))
 
 
 @pytest.mark.parametrize("nodes", [100_000, 20, 0])
@@ -212,15 +221,11 @@ def in_order(spread):
 def bounds_of(weight, spread, picks):
     """What the kernel says, as one list of bounds for each block; weights in the order of the blocks."""
     blocks, table = in_order(spread)
-    bounds = np.full(spread.n_subsets + blocks.n_blocks, -1)
-    origin = np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
-    bound_blocks(
-        picks, weight, table - origin, blocks.starts, blocks.overlap, blocks.exactly_one, bounds, bounds.copy()
-    )
-    return [
-        bounds[start + g : stop + g + 1].tolist()
-        for g, (start, stop) in enumerate(zip(blocks.starts[:-1], blocks.starts[1:], strict=True))
-    ]
+    known = Known(*np.full((2, spread.n_subsets + len(blocks.overlap)), -1))
+    inside = table - np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
+    twin = np.arange(len(blocks.overlap))
+    bound_blocks(picks, weight, Groups(blocks.starts, blocks.overlap, blocks.exactly_one, twin, inside, inside), known)
+    return [line_of(known.bounds, blocks.starts, g).tolist() for g in range(len(blocks.overlap))]
 
 
 def grouped_bound_in_fractions(weight, rows, overlap, exactly_one, t):
@@ -290,7 +295,7 @@ def test_no_cover_exceeds_the_bounds_of_its_groups(spread, picks):
             for lead in (together[m] - 1, together[m], together[m] + 2):
                 best = max(sum(line[t] for line, t in zip(lines, ts, strict=True)) for ts in shared_out(m, lines))
                 assert best >= together[m]
-                allocation = np.full(blocks.n_blocks, -1)
+                allocation = np.full(len(blocks.overlap), -1)
                 possible = allocate(m, lead, spread.d, flat, blocks.starts, allocation)
                 assert possible == (best > lead)
                 if possible:
@@ -420,9 +425,9 @@ def test_groups_are_found_in_the_map_itself():
         assert again.shifts is None
         assert found(again) == pairwise_groups(again) is not None
     plane = find_blocks(Spread.planes(7, 3))
-    assert (plane.n_blocks, set(plane.overlap), plane.exactly_one.all()) == (3, {1}, True)
+    assert (len(plane.overlap), set(plane.overlap), plane.exactly_one.all()) == (3, {1}, True)
     biplane = find_blocks(Spread.quartic(37, 12))
-    assert (biplane.n_blocks, set(biplane.overlap), biplane.exactly_one.any()) == (12, {2}, False)
+    assert (len(biplane.overlap), set(biplane.overlap), biplane.exactly_one.any()) == (12, {2}, False)
 
 
 def test_random_spreads_are_not_grouped():

@@ -1,6 +1,6 @@
 """The grouped bound (T3): spreads whose partitions overlap by design.
 
-Partitions fall into blocks (`poisonproof.core.grouped`): two partitions of one block share at least λ ≥ 1 base
+Partitions fall into blocks: two partitions of one block share at least λ ≥ 1 base
 classifiers, of different blocks none. Every base classifier is fed by d partitions. Notation as in
 `poisonproof.core.tight`.
 
@@ -40,19 +40,16 @@ are worth that much: either one block cannot keep its promise, its F_g(t) is low
 every block keeps it, and the covers together are an attack. Out of nodes: undecided, which costs radius and never
 soundness.
 
-Blocks: whether a spread's partitions fall into blocks that overlap inside and never across.
+Whether partitions fall into such blocks is found in the map itself, never taken from a label: a wrong answer would make
+radii wrong.
 
-Found in the map itself, never taken from a label: a wrong answer here would make radii wrong.
-
-Covers of base classifiers by partitions: a greedy attacker, and branch and bound (T2).
-
-cov(H) = Σ w_i over the union of spread(j), j ∈ H. ``gain[j]`` is what partition j would add to the cover now; a base
-classifier that is covered for the first time leaves the gains of all partitions that feed it.
+*Branch and bound (T2).* ``gain[j]`` is what partition j would add to the cover now; a base classifier that is covered
+for the first time leaves the gains of all partitions that feed it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +57,49 @@ from numpy.typing import NDArray
 from poisonproof.core.spread import Spread
 from poisonproof.core.theorem2 import sum_of_largest
 from poisonproof.system.compiled import copy_into, njit
+
+PAIRS = 200_000_000  # shared base classifiers that may be looked at; a larger spread counts as not grouped
+SAFE, ATTACK, UNKNOWN = 0, 1, 2
+
+
+class Covering(NamedTuple):
+    """Weights w, their sums Δ, who reaches whom; and scratch: how often each is covered, gains, a count."""
+
+    weight: NDArray[np.int64]
+    delta: NDArray[np.int64]
+    table: NDArray[np.int64]
+    feeding: NDArray[np.int64]
+    covered: NDArray[np.int64]
+    gain: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+
+
+class Groups(NamedTuple):
+    """Blocks as kernels take them: partitions and base classifiers are numbered block by block.
+
+    Block g is ``starts[g] … starts[g + 1] − 1``; two of its partitions share at least ``overlap[g]`` base classifiers,
+    or ``exactly_one[g]``. Blocks with the same ``twin`` have the same map. The tables hold positions inside a block.
+    """
+
+    starts: NDArray[np.int64]
+    overlap: NDArray[np.int64]
+    exactly_one: NDArray[np.bool_]
+    twin: NDArray[np.int64]
+    table: NDArray[np.int64]
+    feeding: NDArray[np.int64]
+
+
+class Known(NamedTuple):
+    """What is known of the covers in each block g by t picks, at ``starts[g] + g + t``: a bound, and one found."""
+
+    bounds: NDArray[np.int64]
+    covers: NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def line_of(values: NDArray[np.int64], starts: NDArray[np.int64], g: int) -> NDArray[np.int64]:
+    """Those of block g, by the number of picks."""
+    return values[starts[g] + g : starts[g + 1] + g + 1]
 
 
 @njit(nogil=True, cache=True)
@@ -69,46 +109,33 @@ def picks_to_bound(most: int, n_blocks: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def bound_blocks(
-    picks: int,
-    weight: NDArray[np.int64],
-    table: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    overlap: NDArray[np.int64],
-    exactly_one: NDArray[np.bool_],
-    bounds: NDArray[np.int64],
-    covers: NDArray[np.int64],
-) -> None:
-    """Fill bounds[starts[g] + g + t] ≥ F*_g(t) for t = 0 … the size of block g, by T3 for t ≤ picks; covers with 0.
-
-    Partitions and base classifiers are numbered block by block; row j of the table holds positions inside j's block.
-    """
-    d = table.shape[1]
-    zeros = np.empty(len(table), np.int64)
-    ones = np.empty(len(table), np.int64)
+def bound_blocks(picks: int, weight: NDArray[np.int64], groups: Groups, known: Known) -> None:
+    """Fill bounds ≥ F*_g(t) for t = 0 … the size of each block g, by T3 for t ≤ picks; covers with 0."""
+    d, starts = groups.table.shape[1], groups.starts
+    zeros = np.zeros(len(groups.table), np.int64)
+    ones = np.zeros(len(groups.table), np.int64)
     histogram = np.empty(2 * d * max(d, 2) + 1, np.int64)
-    covers[:] = 0
-    for g in range(len(overlap)):
+    known.covers[:] = 0
+    for g in range(len(groups.overlap)):
         start, stop = starts[g], starts[g + 1]
         inside = weight[start:stop]
         for j in range(start, stop):
-            zeros[j] = ones[j] = 0
-            for i in table[j]:
+            for i in groups.table[j]:
                 zeros[j] += inside[i] == 0
                 ones[j] += inside[i] == 1
         total = inside.sum()
-        line = bounds[start + g : stop + g + 1]
+        line = line_of(known.bounds, starts, g)
         line[0] = 0
         for t in range(1, len(line)):
             if t > picks:
                 line[t] = min(total, line[t - 1] * t // (t - 1))
                 continue
             tau = min(d, t)
-            shares = _sum_of_shares(tau, t, overlap[g], d, zeros[start:stop], ones[start:stop], histogram)
+            shares = _sum_of_shares(tau, t, groups.overlap[g], d, zeros[start:stop], ones[start:stop], histogram)
             line[t] = min(total, shares // tau)
             spare = (t - 1) * (t - 2)
-            if exactly_one[g] and spare < line[t]:
-                shares = _sum_of_shares(2, t, overlap[g], d, zeros[start:stop], ones[start:stop], histogram)
+            if groups.exactly_one[g] and spare < line[t]:
+                shares = _sum_of_shares(2, t, groups.overlap[g], d, zeros[start:stop], ones[start:stop], histogram)
                 line[t] = min(line[t], shares // 2 + spare)
         _close(line)
 
@@ -152,7 +179,7 @@ def _relaxed(
     """μ·size + Σ_g V_g with best[g] = V_g, and the fewest picks that attain all V_g."""
     worth, picks = mu * size, 0
     for g in range(len(starts) - 1):
-        line = bounds[starts[g] + g : starts[g + 1] + g + 1]
+        line = line_of(bounds, starts, g)
         best[g] = at = 0
         for t in range(1, min(len(line) - 1, size) + 1):
             if line[t] - mu * t > best[g]:
@@ -196,7 +223,7 @@ def allocate(
     least[0] = 0
     first = last = 0
     for g in range(n_blocks):
-        line = bounds[starts[g] + g : starts[g + 1] + g + 1]
+        line = line_of(bounds, starts, g)
         after[:] = excess + 1
         for t in range(min(len(line) - 1, size) + 1):
             slack = best[g] - line[t] + mu * t
@@ -220,87 +247,63 @@ def allocate(
 
 
 @njit(nogil=True, cache=True)
-def _share(
-    g: int,
-    weight: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    twin: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    covers: NDArray[np.int64],
-) -> None:
+def _share(g: int, weight: NDArray[np.int64], groups: Groups, known: Known) -> None:
     """Tell what is known of a block to all blocks with the same map and the same weights."""
-    start, size = starts[g], starts[g + 1] - starts[g]
-    for h in range(len(twin)):
-        if h != g and twin[h] == twin[g]:
+    starts = groups.starts
+    own = weight[starts[g] : starts[g + 1]]
+    for h in range(len(groups.twin)):
+        if h != g and groups.twin[h] == groups.twin[g]:
+            other = weight[starts[h] : starts[h + 1]]
             same = True
-            for i in range(size):
-                if weight[start + i] != weight[starts[h] + i]:
-                    same = False
-                    break
+            for i in range(len(own)):
+                same &= own[i] == other[i]
             if same:
-                for t in range(size + 1):
-                    bounds[starts[h] + h + t] = bounds[start + g + t]
-                    covers[starts[h] + h + t] = covers[start + g + t]
+                copy_into(line_of(known.bounds, starts, h), line_of(known.bounds, starts, g))
+                copy_into(line_of(known.covers, starts, h), line_of(known.covers, starts, g))
 
 
 @njit(nogil=True, cache=True)
 def _settle(
-    lead: int,
-    nodes: int,
-    weight: NDArray[np.int64],
-    delta: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    twin: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    covers: NDArray[np.int64],
-    allocation: NDArray[np.int64],
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-    allowed: NDArray[np.int64],
-    histogram: NDArray[np.int64],
+    lead: int, nodes: int, whole: Covering, groups: Groups, known: Known, allocation: NDArray[np.int64]
 ) -> tuple[int, int]:
     """Hold an allocation to its promise: SAFE (a bound was lowered), ATTACK (every block keeps it) or UNKNOWN.
 
     Also returns how many nodes are left.
     """
+    starts = groups.starts
     promised = most = 0
     n_blocks = len(allocation)
     for g in range(n_blocks):
-        promised += bounds[starts[g] + g + allocation[g]]
+        promised += known.bounds[starts[g] + g + allocation[g]]
         most = max(most, allocation[g])
     for turn in range(n_blocks * (most + 1)):  # few picks first: they are settled fastest
         t, g = divmod(turn, n_blocks)
         if allocation[g] != t:
             continue
         start, stop = starts[g], starts[g + 1]
-        at = start + g + t
-        harmless = lead - promised + bounds[at]
-        while covers[at] < bounds[at]:
-            sought = max(harmless, covers[at])
-            outcome, cover, used = branch_and_bound(
-                t,
-                sought,
-                weight[start:stop],
-                delta[start:stop],
-                table[start:stop],
-                feeding[start:stop],
-                nodes,
-                covered[start:stop],
-                gain[start:stop],
-                allowed[start:stop],
-                histogram,
-            )
+        bounds, covers = line_of(known.bounds, starts, g), line_of(known.covers, starts, g)
+        inside = Covering(
+            whole.weight[start:stop],
+            whole.delta[start:stop],
+            groups.table[start:stop],
+            groups.feeding[start:stop],
+            whole.covered[start:stop],
+            whole.gain[start:stop],
+            whole.histogram,
+        )
+        harmless = lead - promised + bounds[t]
+        while covers[t] < bounds[t]:
+            sought = max(harmless, covers[t])
+            outcome, cover, used = branch_and_bound(t, sought, nodes, inside)
             nodes -= used
             if outcome == UNKNOWN:
                 return UNKNOWN, nodes
             if outcome == ATTACK:
-                covers[at] = cover
+                covers[t] = cover
             else:
-                bounds[at] = sought
-                _close(bounds[start + g : stop + g + 1])
-            _share(g, weight, starts, twin, bounds, covers)
+                bounds[t] = sought
+                _close(bounds)
+            _share(g, whole.weight, groups, known)
             if outcome == SAFE:
                 return SAFE, nodes
     return ATTACK, nodes
@@ -308,53 +311,22 @@ def _settle(
 
 @njit(nogil=True, cache=True)
 def raise_by_blocks(
-    size: int,
-    ceiling: int,
-    lead: int,
-    nodes: int,
-    weight: NDArray[np.int64],
-    delta: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    twin: NDArray[np.int64],
-    bounds: NDArray[np.int64],
-    covers: NDArray[np.int64],
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-    allowed: NDArray[np.int64],
-    histogram: NDArray[np.int64],
+    size: int, ceiling: int, lead: int, nodes: int, whole: Covering, groups: Groups, known: Known
 ) -> tuple[int, int]:
     """The largest size below the ceiling proved harmless, and the ceiling, lowered to an attack if one was found.
 
-    ``size`` is known to be harmless. ``bounds`` and ``covers`` come from `bound_blocks`; bounds are lowered and covers
-    raised in place, and stay true for these weights whatever the lead. Blocks with the same ``twin`` have the same map.
+    ``size`` is known to be harmless. ``known`` comes from `bound_blocks`; its bounds are lowered and covers raised in
+    place, and stay true for these weights whatever the lead.
     """
-    d = table.shape[1]
+    d, starts = groups.table.shape[1], groups.starts
     allocation = np.empty(len(starts) - 1, np.int64)
-    if size + 1 < ceiling and not allocate(ceiling - 1, lead, d, bounds, starts, allocation):
+    if size + 1 < ceiling and not allocate(ceiling - 1, lead, d, known.bounds, starts, allocation):
         return ceiling - 1, ceiling
     while size + 1 < ceiling:
-        if not allocate(size + 1, lead, d, bounds, starts, allocation):
+        if not allocate(size + 1, lead, d, known.bounds, starts, allocation):
             size += 1
             continue
-        outcome, nodes = _settle(
-            lead,
-            nodes,
-            weight,
-            delta,
-            table,
-            feeding,
-            starts,
-            twin,
-            bounds,
-            covers,
-            allocation,
-            covered,
-            gain,
-            allowed,
-            histogram,
-        )
+        outcome, nodes = _settle(lead, nodes, whole, groups, known, allocation)
         if outcome == ATTACK:
             return size, size + 1
         if outcome == UNKNOWN:
@@ -362,25 +334,12 @@ def raise_by_blocks(
     return size, ceiling
 
 
-PAIRS = 200_000_000  # shared base classifiers that may be looked at; a larger spread counts as not grouped
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(NamedTuple):
     """Two partitions of block g share at least ``overlap[g]`` ≥ 1 base classifiers; of different blocks, none.
 
     A block of P partitions has P base classifiers, because every partition reaches d of them and every one is fed by d.
-
-    Attributes
-    ----------
-    starts : array (n_blocks + 1,)
-        Block g is ``partitions[starts[g]:starts[g + 1]]`` and ``classifiers[starts[g]:starts[g + 1]]``.
-    partitions, classifiers : arrays (n,)
-        All partitions and all base classifiers, block by block.
-    overlap : array (n_blocks,)
-        λ: the fewest base classifiers that two partitions of the block share.
-    exactly_one : array (n_blocks,) of bool
-        Whether any two partitions of the block share exactly one.
+    Block g is ``partitions[starts[g]:starts[g + 1]]`` and ``classifiers[starts[g]:starts[g + 1]]``, all of them block
+    by block; ``exactly_one[g]``: whether any two partitions of the block share exactly one.
     """
 
     starts: NDArray[np.int64]
@@ -388,11 +347,6 @@ class Blocks:
     classifiers: NDArray[np.int64]
     overlap: NDArray[np.int64]
     exactly_one: NDArray[np.bool_]
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.overlap)
 
 
 def find_blocks(spread: Spread) -> Blocks | None:
@@ -409,7 +363,7 @@ def find_blocks(spread: Spread) -> Blocks | None:
 
 
 def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
-    """What shares a subset with partition 0 are the differences of shifts; its block, if they are closed under +."""
+    """The partitions that share a subset with partition 0 are the differences of shifts; they are its block if they are closed under +."""
     shared = np.zeros(n, np.int64)
     for shift in shifts:
         shared += np.bincount((shift - shifts) % n, minlength=n)
@@ -430,12 +384,10 @@ def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
 
 def _blocks_of_table(spread: Spread) -> Blocks | None:
     """Each partition must share a subset with exactly the same partitions as the first of its block."""
-    table = spread.as_table()
-    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)])
+    table, feeding, d = spread.as_table(), spread.feeding, spread.d
     block_of = np.full(spread.n_partitions, -1)
     members: list[NDArray[np.int64]] = []
-    fewest: list[int] = []
-    most: list[int] = []
+    limits: list[tuple[int, int]] = []  # the fewest and the most that two of a block share
     for j in range(spread.n_partitions):
         sharing, shared = np.unique(feeding[table[j]], return_counts=True)
         if block_of[j] < 0:
@@ -443,121 +395,63 @@ def _blocks_of_table(spread: Spread) -> Blocks | None:
                 return None
             block_of[sharing] = len(members)
             members.append(sharing)
-            fewest.append(spread.d)
-            most.append(0)
+            limits.append((d, 0))
         g = block_of[j]
         if not np.array_equal(sharing, members[g]):
             return None
         others = shared[sharing != j]
-        fewest[g] = min([fewest[g], *others.tolist()])
-        most[g] = max([most[g], *others.tolist()])
+        limits[g] = min(limits[g][0], int(others.min(initial=d))), max(limits[g][1], int(others.max(initial=0)))
     return Blocks(
-        starts=np.cumsum([0, *(len(block) for block in members)]),
+        starts=np.cumsum([0, *map(len, members)]),
         partitions=np.concatenate(members),
         classifiers=np.concatenate([np.unique(table[block]) for block in members]),
-        overlap=np.array(fewest),
-        exactly_one=np.array([low == high == 1 for low, high in zip(fewest, most, strict=True)]),
+        overlap=np.array([fewest for fewest, _ in limits]),
+        exactly_one=np.array([limit == (1, 1) for limit in limits]),
     )
 
 
-SAFE, ATTACK, UNKNOWN = 0, 1, 2
-
-
 @njit(nogil=True, cache=True)
-def sum_of_largest_values(values: NDArray[np.int64], how_many: int, histogram: NDArray[np.int64]) -> int:
-    """Sum of the largest values; negative ones do not count. ``histogram`` covers every value."""
-    histogram[:] = 0
-    for value in values:
-        if value > 0:
-            histogram[value] += 1
-    return sum_of_largest(histogram, how_many)
+def _cover(partition: int, step: int, state: Covering) -> int:
+    """Cover what a partition reaches (1) or undo it (−1); what that adds to the cover.
 
-
-@njit(nogil=True, cache=True)
-def _cover(
-    partition: int,
-    weight: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-) -> int:
-    """Cover what a partition reaches: every base classifier covered for the first time leaves all gains it was in."""
+    Every base classifier covered for the first time leaves all gains it was in.
+    """
     added = 0
-    for i in table[partition]:
-        covered[i] += 1
-        if covered[i] == 1 and weight[i] > 0:
-            added += weight[i]
-            for j in feeding[i]:
-                gain[j] -= weight[i]
+    for i in state.table[partition]:
+        before = state.covered[i]
+        state.covered[i] += step
+        if before + state.covered[i] == 1 and state.weight[i] > 0:
+            moved = step * state.weight[i]
+            added += moved
+            for j in state.feeding[i]:
+                state.gain[j] -= moved
     return added
 
 
 @njit(nogil=True, cache=True)
-def _uncover(
-    partition: int,
-    weight: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-) -> int:
-    """Undo `_cover`."""
-    removed = 0
-    for i in table[partition]:
-        covered[i] -= 1
-        if covered[i] == 0 and weight[i] > 0:
-            removed += weight[i]
-            for j in feeding[i]:
-                gain[j] += weight[i]
-    return removed
-
-
-@njit(nogil=True, cache=True)
-def greedy_attack(
-    most: int,
-    lead: int,
-    weight: NDArray[np.int64],
-    delta: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-) -> int:
+def greedy_attack(most: int, lead: int, state: Covering) -> int:
     """Size of the attack that always takes the largest gain; ``most + 1`` if that needs more than ``most``."""
-    covered[:] = 0
-    copy_into(gain, delta)
+    state.covered[:] = 0
+    copy_into(state.gain, state.delta)
     total = 0
     for size in range(1, most + 1):
-        total += _cover(int(np.argmax(gain)), weight, table, feeding, covered, gain)
+        total += _cover(int(np.argmax(state.gain)), 1, state)
         if total > lead:
             return size
     return most + 1
 
 
 @njit(nogil=True, cache=True)
-def branch_and_bound(
-    size: int,
-    lead: int,
-    weight: NDArray[np.int64],
-    delta: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    nodes: int,
-    covered: NDArray[np.int64],
-    gain: NDArray[np.int64],
-    allowed: NDArray[np.int64],
-    histogram: NDArray[np.int64],
-) -> tuple[int, int, int]:
+def branch_and_bound(size: int, lead: int, nodes: int, state: Covering) -> tuple[int, int, int]:
     """Whether a cover above the lead by this many partitions exists: SAFE, ATTACK, or UNKNOWN when nodes run out.
 
     With S chosen and X excluded, any H ⊇ S that avoids X has cov(H) ≤ cov(S) + the size − |S| largest gains of the
     rest, since gains only shrink as S grows. Branch on the largest gain: first with it, then without.
     Also returns the cover found (ATTACK, the rest of it chosen greedily) and the number of nodes used.
     """
-    n = len(weight)
-    covered[:] = 0
-    copy_into(gain, delta)
+    n, gain = len(state.weight), state.gain
+    state.covered[:] = 0
+    copy_into(gain, state.delta)
     excluded = np.zeros(n, np.bool_)
     picks = np.zeros(size + 1, np.int64)
     exclusions = np.zeros(n + 1, np.int64)
@@ -566,16 +460,18 @@ def branch_and_bound(
     depth = total = 0
     for node in range(nodes):
         best, largest = -1, 0
+        state.histogram[:] = 0
         for j in range(n):
-            allowed[j] = -1 if excluded[j] else gain[j]
-            if allowed[j] > largest:
-                best, largest = j, allowed[j]
-        bound = total + sum_of_largest_values(allowed, size - depth, histogram)
+            if gain[j] > 0 and not excluded[j]:
+                state.histogram[gain[j]] += 1
+                if gain[j] > largest:
+                    best, largest = j, gain[j]
+        bound = total + sum_of_largest(state.histogram, size - depth)
         if bound > lead and depth < size and best >= 0:
-            total += _cover(best, weight, table, feeding, covered, gain)
+            total += _cover(best, 1, state)
             if total > lead:
                 for _ in range(depth + 1, size):
-                    total += _cover(int(np.argmax(gain)), weight, table, feeding, covered, gain)
+                    total += _cover(int(np.argmax(gain)), 1, state)
                 return ATTACK, total, node + 1
             picks[depth] = best
             depth += 1
@@ -587,7 +483,7 @@ def branch_and_bound(
         if depth == 0:
             return SAFE, 0, node + 1
         depth -= 1
-        total -= _uncover(picks[depth], weight, table, feeding, covered, gain)
+        total += _cover(picks[depth], -1, state)
         excluded[picks[depth]] = True
         exclusions[n_exclusions] = picks[depth]
         n_exclusions += 1

@@ -9,7 +9,7 @@ harmless for rival c **if and only if** cov(H) ≤ m_c for every H of at most m 
 2. *Greedy attack.* Take partitions one after the other, each with the largest residual gain. As soon as their cover
    exceeds m_c, it is an attack: a first limit, from above. Where both meet, the radius is **exact**.
 3. *Grouped bound (T3)*, only where the spread falls into blocks that overlap by design, found in the spread itself
-   (`poisonproof.core.grouped`): see `poisonproof.core.grouped`.
+   (see `poisonproof.core.grouped`).
 
 and then for m = radius + 1, radius + 2, … until an attack is met or both of the following fail:
 
@@ -17,13 +17,10 @@ and then for m = radius + 1, radius + 2, … until an attack is met or both of t
    because cov_w = cov_{w−u} + cov_u, the first is at most its total, the second at most a sum over H. The left side is
    an integer, so the bound may be floored. A projected subgradient looks for a good u; u lies on a grid of 1/256 and
    the bound is computed in integers, so a poor u costs radius and never soundness.
-5. *Branch and bound (T2)*, see `poisonproof.core.grouped`. Exhausted: no attack of size m exists. A cover above
-m_c:
-   an attack, exact. Out of nodes: m is not certified, and the radius is not claimed to be exact.
+5. *Branch and bound (T2)*, see `poisonproof.core.grouped`. Exhausted: no attack of size m exists. A cover above m_c: an
+   attack, exact. Out of nodes: m is not certified, and the radius is not claimed to be exact.
 
 Every step starts from Theorem 2's radius, so the result is never below it.
-
-What the kernels of method "tight" need to know of a spread, and where its base classifiers stand.
 """
 
 from __future__ import annotations
@@ -36,6 +33,9 @@ from numpy.typing import NDArray
 from poisonproof.core.grouped import (
     ATTACK,
     SAFE,
+    Covering,
+    Groups,
+    Known,
     allocate,
     bound_blocks,
     branch_and_bound,
@@ -44,8 +44,8 @@ from poisonproof.core.grouped import (
     picks_to_bound,
     raise_by_blocks,
 )
-from poisonproof.core.spread import Spread
-from poisonproof.core.theorem2 import how_many_fit
+from poisonproof.core.spread import Spread, SpreadArrays
+from poisonproof.core.theorem2 import count_votes, lead_over, pair_radius, weigh, workspace
 from poisonproof.system.compiled import njit, nth_smallest
 
 GRID = 256
@@ -53,41 +53,30 @@ GRID = 256
 
 @njit(nogil=True, cache=True)
 def _dual_proves_safe(
-    size: int,
-    lead: int,
-    weight: NDArray[np.int64],
-    table: NDArray[np.int64],
-    iterations: int,
-    u: NDArray[np.int64],
-    sums: NDArray[np.int64],
-    times: NDArray[np.int64],
+    size: int, lead: int, weight: NDArray[np.int64], table: NDArray[np.int64], iterations: int
 ) -> bool:
     """Whether the dual bound with some u on the grid is at most the lead."""
     n = len(weight)
+    u, sums, times = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
         u[i] = GRID * weight[i]
     for _ in range(iterations):
-        rest = 0
+        bound = 0
         for i in range(n):
-            rest += GRID * weight[i] - u[i]
+            bound += GRID * weight[i] - u[i]
         for j in range(n):
             total = 0
             for i in table[j]:
                 total += u[i]
             sums[j] = total
         least = nth_smallest(sums, n - size) if size < n else np.int64(0)
-        bound = rest
+        level = size  # how many of those at the least are among the largest
+        for j in range(n):
+            level -= sums[j] > least
         times[:] = 0
-        chosen = 0
         for j in range(n):
-            if sums[j] > least:
-                chosen += 1
-                bound += sums[j]
-                for i in table[j]:
-                    times[i] += 1
-        for j in range(n):
-            if chosen < size and sums[j] == least:
-                chosen += 1
+            if sums[j] > least or (sums[j] == least and level > 0):
+                level -= sums[j] == least
                 bound += sums[j]
                 for i in table[j]:
                     times[i] += 1
@@ -106,24 +95,11 @@ def _dual_proves_safe(
 
 
 @njit(nogil=True, cache=True)
-def _theorem_2(delta: NDArray[np.int64], lead: int, histogram: NDArray[np.int64]) -> int:
-    histogram[:] = 0
-    for value in delta:
-        histogram[value] += 1
-    return how_many_fit(histogram, len(delta), lead)
-
-
-@njit(nogil=True, cache=True)
 def tighten_rows(
     votes: NDArray[Any],
     table: NDArray[np.int64],
     feeding: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    overlap: NDArray[np.int64],
-    exactly_one: NDArray[np.bool_],
-    twin: NDArray[np.int64],
-    inside_table: NDArray[np.int64],
-    inside_feeding: NDArray[np.int64],
+    groups: Groups,
     n_classes: int,
     unseen_class: bool,
     iterations: int,
@@ -137,26 +113,21 @@ def tighten_rows(
     """Raise Theorem 2's radii where no larger attack exists; say where an attack one larger was found.
 
     ``prediction`` and ``runner_up`` come from Theorem 2; ``runner_up``, ``radius`` and ``exact`` are filled.
-    For a grouped spread, partitions and base classifiers come block by block, ``starts``, ``overlap``,
-    ``exactly_one`` and ``twin`` describe the blocks, and the inside tables hold positions inside a block; else there
-    are no blocks.
+    For a grouped spread, partitions and base classifiers come block by block; else there are no blocks.
     """
     n, d = table.shape
-    n_blocks = len(overlap)
-    counts = np.zeros(n_classes + 1, np.int64)
-    weight = np.empty(n, np.int64)
-    delta = np.empty(n, np.int64)
-    gain, covered, allowed = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    u, sums, times = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    histogram = np.zeros(2 * d + 1, np.int64)
-    bounds, covers = np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64)
-    unseen_bounds, unseen_covers = np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64)
+    n_blocks = len(groups.overlap)
+    spread = SpreadArrays(np.empty(0, np.int64), table)
+    space = workspace(votes, spread, n_classes, np.empty(0, np.int64))
+    weight, row = space.weight[:n], space.row
+    whole = Covering(
+        weight, space.delta, table, feeding, np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(2 * d + 1, np.int64)
+    )
+    of_rival = Known(np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64))
+    of_unseen = Known(np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64))
     allocation = np.empty(n_blocks, np.int64)
     for t in range(votes.shape[0]):
-        row = votes[t]
-        counts[:] = 0
-        for vote in row:
-            counts[min(vote, n_classes)] += 1
+        count_votes(votes[t], space)
         p = prediction[t]
         # Theorem 2's runner-up first: it usually sets this radius too, and bounds the work on the others.
         first = runner_up[t]
@@ -166,65 +137,31 @@ def tighten_rows(
             c = first if step < 0 else step
             if c == p or step == first:
                 continue
-            hits = counts[c] if c < n_classes else 0
-            lead = counts[p] - hits - (c < p or c == n_classes)
+            hits, lead = space.counts[c], lead_over(p, c, space.counts)
             if step >= 0 and lead // (2 * d) >= best_radius:
                 continue
             if n_blocks and step >= 0:
                 # A rival with votes has no larger weights than one without, so its covers are no larger.
                 if not unseen_known:
-                    for i in range(n):
-                        weight[i] = 1 + (row[i] == p)
-                    picks = picks_to_bound(best_radius, n_blocks)
-                    bound_blocks(
-                        picks, weight, inside_table, starts, overlap, exactly_one, unseen_bounds, unseen_covers
-                    )
+                    weigh(row, p, p, space.weight)
+                    bound_blocks(picks_to_bound(best_radius, n_blocks), weight, groups, of_unseen)
                     unseen_known = True
-                if not allocate(best_radius, lead, d, unseen_bounds, starts, allocation):
+                if not allocate(best_radius, lead, d, of_unseen.bounds, groups.starts, allocation):
                     continue
-            for i in range(n):
-                weight[i] = 1 + (row[i] == p) - (row[i] == c and c < n_classes)
-            for j in range(n):
-                total = 0
-                for i in table[j]:
-                    total += weight[i]
-                delta[j] = total
-            size, ceiling = 0, 1
-            if lead >= 0:
-                size = min(_theorem_2(delta, lead, histogram), best_radius)
-                ceiling = best_radius + 1
-            if size < best_radius and lead >= 0:
-                ceiling = greedy_attack(best_radius, lead, weight, delta, table, feeding, covered, gain)
+            size = min(pair_radius(p, c, lead, spread, space), best_radius)
+            ceiling = best_radius + 1 if lead >= 0 else 1
+            if size + 1 < ceiling:
+                ceiling = greedy_attack(best_radius, lead, whole)
             if n_blocks and size + 1 < ceiling:
-                own_bounds, own_covers = (bounds, covers) if hits else (unseen_bounds, unseen_covers)
+                known = of_rival if hits else of_unseen
                 if hits or not unseen_known:
-                    picks = picks_to_bound(ceiling, n_blocks)
-                    bound_blocks(picks, weight, inside_table, starts, overlap, exactly_one, own_bounds, own_covers)
+                    bound_blocks(picks_to_bound(ceiling, n_blocks), weight, groups, known)
                     unseen_known |= hits == 0
-                size, ceiling = raise_by_blocks(
-                    size,
-                    ceiling,
-                    lead,
-                    block_nodes,
-                    weight,
-                    delta,
-                    inside_table,
-                    inside_feeding,
-                    starts,
-                    twin,
-                    own_bounds,
-                    own_covers,
-                    covered,
-                    gain,
-                    allowed,
-                    histogram,
-                )
+                size, ceiling = raise_by_blocks(size, ceiling, lead, block_nodes, whole, groups, known)
             while size + 1 < ceiling:
                 trial = size + 1
-                if not _dual_proves_safe(trial, lead, weight, table, iterations, u, sums, times):
-                    outcome, _, _ = branch_and_bound(
-                        trial, lead, weight, delta, table, feeding, nodes, covered, gain, allowed, histogram
-                    )
+                if not _dual_proves_safe(trial, lead, weight, table, iterations):
+                    outcome, _, _ = branch_and_bound(trial, lead, nodes, whole)
                     if outcome == ATTACK:
                         ceiling = trial
                     if outcome != SAFE:
@@ -237,34 +174,26 @@ def tighten_rows(
         radius[t] = best_radius
 
 
-Eight = tuple[
-    NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]
-]
-
-
 class TightTables(NamedTuple):
     """``tables`` as `tighten_rows` takes them, for votes whose columns come in the order of ``columns``."""
 
     columns: NDArray[np.int64]
-    tables: Eight
+    tables: tuple[NDArray[np.int64], NDArray[np.int64], Groups]
     block_size: int
 
 
 def tight_tables(spread: Spread) -> TightTables:
     """The spread and its inverse, block by block if it falls into blocks that overlap by design."""
-    table = np.ascontiguousarray(spread.as_table())
-    blocks = find_blocks(spread)
-    columns = np.arange(spread.n_subsets)
+    table, n = np.ascontiguousarray(spread.as_table()), spread.n_subsets
+    blocks, columns = find_blocks(spread), np.arange(n)
     starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-    twin, origin, block_size = overlap, np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
+    twin, origin, block_size = overlap, np.zeros((n, 1), np.int64), n
     if blocks is not None:
         columns, starts, overlap, exactly_one = blocks.classifiers, blocks.starts, blocks.overlap, blocks.exactly_one
         table = np.sort(np.argsort(columns)[table[blocks.partitions]], axis=1)
         origin, block_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
-    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    inside = table - origin
-    if blocks is not None:
-        maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
+        maps = [rows.tobytes() for rows in np.split(table - origin, starts[1:-1])]
         twin = np.array([maps.index(rows) for rows in maps])
-    tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
-    return TightTables(columns, tables, block_size)
+    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
+    groups = Groups(starts, overlap, exactly_one, twin, table - origin, feeding - origin)
+    return TightTables(columns, (table, feeding, groups), block_size)
