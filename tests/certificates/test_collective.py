@@ -17,7 +17,6 @@ from poisonproof import (
     certify,
 )
 from poisonproof.core import shared_attack as shared
-from poisonproof.core import shared_attack as shared_search
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
 from tests.helpers.premises import in_words
 
@@ -63,9 +62,9 @@ def test_bounds_are_sound_whenever_time_runs_out(monkeypatch):
     for _ in range(300):
         case = random_case(rng, 8, 14, 60)
         looks, last = count(), int(rng.integers(1, 16))
-        monkeypatch.setattr(shared_search, "monotonic", lambda looks=looks, last=last: 1e12 * (next(looks) > last))
+        monkeypatch.setattr(shared, "monotonic", lambda looks=looks, last=last: 1e12 * (next(looks) > last))
         for name, most in (("NODES_AT_ONCE", 4), ("RESTARTS", 2), ("ROUNDS", 3), ("CELLS_PER_TASK", 1000)):
-            monkeypatch.setattr(shared_search, name, int(rng.integers(1, most)))
+            monkeypatch.setattr(shared, name, int(rng.integers(1, most)))
         found = certified(*case, seed=int(rng.integers(9)))
         matrix, y, spread, n_classes, unseen, size = case
         truth = fewest_right_fast(matrix, y, spread.as_table(), n_classes, unseen, size)
@@ -102,20 +101,13 @@ def test_any_multipliers_are_sound():
         if not right:
             continue
         truth = len(right) - fewest_right(matrix, y, spread.as_table(), n_classes, unseen, size)
-        rows = np.array(matrix, np.uint8)[right]
+        votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
         size = min(size, spread.n_partitions)
-        prediction = np.array(y, np.int64)[right]
-        needs, possible = shared_search.possible_rivals(rows, prediction, n_classes, unseen, spread, size, 1)
-        problem = shared_search.flippable(rows, prediction, n_classes, spread, size, needs, possible, 1)
-        constants, columns, owner, sizes = [], [], [], np.array([len(problem)])
-        for _ in range(3):
-            columns.append(problem.columns())
-            weights = rng.dirichlet(np.ones(problem.n)) * size
-            part = problem.part(0, len(problem))
-            constants.append(shared_search.cut_at(weights, size, problem.d, *part, problem.columns(), columns[-1]))
-            owner.append(0)
-        multipliers = rng.normal(0.3, 1, 3)
-        assert shared_search._bound_from(multipliers, constants, columns, owner, sizes, size) >= truth
+        rivals = shared.Rivals.of(votes, np.array(right), np.array(y, np.int64)[right], size, 1)
+        problem = rivals.rows_of(np.arange(len(right)), 1)
+        points = [rng.dirichlet(np.ones(problem.n)) * size for _ in range(3)]
+        cuts = [problem.cut(0, 0, len(right), at) for at in points]
+        assert shared.bound_from(rng.normal(0.3, 1, 3), cuts, np.array([len(right)]), size) >= truth
 
 
 def test_counting_only_those_who_vote_for_the_label_is_a_flaw():

@@ -22,10 +22,10 @@ import heapq
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from time import monotonic
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,7 +42,6 @@ from poisonproof.core.shared_attack_kernels import (
     find_rivals,
     flips_with_each,
     gains_after,
-    sum_of_largest_columns,
 )
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Tallies, Votes
@@ -202,8 +201,9 @@ def certified_accuracy(
     if n_at_risk == 0:
         flipped, proved = 0, "no prediction that is right can be changed by an attack of that size (pointwise)"
     else:
-        search = _Search(votes, at_risk, certificate.prediction[at_risk], min(size, votes.spread.n_partitions), n_jobs)
-        flipped, attack, proved = search.run(monotonic() + limit, seed)
+        most, deadline = min(size, votes.spread.n_partitions), monotonic() + limit
+        prediction = certificate.prediction[at_risk]
+        flipped, attack, proved = _most_flips(votes, at_risk, prediction, most, deadline, seed, n_jobs)
     lost = _lost(votes.matrix[at_risk], certificate.prediction[at_risk], attack, votes) if attack else 0
     if lost == flipped and n_at_risk:
         proved = "exact, an attack that leaves no more was found"
@@ -236,51 +236,27 @@ def attack_size_of(attack_size: SupportsIndex, time_limit: float) -> tuple[int, 
     return size, float(time_limit)
 
 
-class _Search:
-    """Bounds on the flips among test samples that are at risk one by one."""
-
-    def __init__(
-        self, votes: Votes, at_risk: NDArray[np.int64], prediction: NDArray[np.int64], size: int, n_jobs: int
-    ) -> None:
-        pass
-
-        self.matrix = np.ascontiguousarray(votes.matrix[at_risk])
-        self.prediction, self.size, self.n_jobs, self.spread = prediction, size, n_jobs, votes.spread
-        self.n_classes = len(votes.classes)
-        sizes = self.n_classes, votes.classes_inferred, votes.spread, size
-        self.needs, self.possible = possible_rivals(self.matrix, prediction, *sizes, n_jobs)
-
-    def problem(self, samples: NDArray[np.int64]) -> Any:
-        pass
-
-        chosen = self.matrix[samples], self.prediction[samples], self.n_classes, self.spread, self.size
-        return flippable(*chosen, self.needs[samples], self.possible[samples], self.n_jobs)
-
-    def run(self, deadline: float, seed: int) -> tuple[int, tuple[int, ...], str]:
-        """At most how many flip, an attack, and how that was proved."""
-        pass
-
-        blocks = self._blocks()
-        if self.size == 1:
-            flips = np.zeros(self.spread.n_partitions, np.int64)
-            for block in blocks:
-                flips += self.problem(block).flips_with_each(())
-            return int(flips.max()), (int(flips.argmax()),), "exact, by counting for every partition"
-        result = bracket(self.problem(blocks[0]), deadline, seed, self.n_jobs)
-        conceded = len(self.matrix) - len(blocks[0])
-        proved = f"by bounds on every attack, {result.opened} branches opened before the time ran out"
-        if conceded:
-            proved += f", with {conceded} test samples that did not fit into memory given up"
-        return result.most + conceded, result.attack, proved
-
-    def _blocks(self) -> list[NDArray[np.int64]]:
-        """Test samples in blocks that fit into memory; first those that are hardest to flip."""
-        ease = np.where(self.possible, self.size * self.spread.d - self.needs, -np.inf).max(axis=1)
-        order = np.argsort(ease, kind="stable")
-        rows = np.cumsum(self.possible.sum(axis=1)[order])
-        most = max(1, MOST_CELLS // self.spread.n_partitions)
-        edges = np.flatnonzero(np.diff((rows - 1) // most)) + 1
-        return [np.sort(block) for block in np.split(order, edges)]
+def _most_flips(
+    votes: Votes,
+    at_risk: NDArray[np.int64],
+    prediction: NDArray[np.int64],
+    size: int,
+    deadline: float,
+    seed: int,
+    n_jobs: int,
+) -> tuple[int, tuple[int, ...], str]:
+    """At most how many of the test samples that are at risk one by one flip, an attack, and how that was proved."""
+    rivals = Rivals.of(votes, at_risk, prediction, size, n_jobs)
+    blocks = rivals.blocks()
+    if size == 1:
+        flips = sum(rivals.rows_of(block, n_jobs).flips_with_each(()) for block in blocks)
+        return int(np.max(flips)), (int(np.argmax(flips)),), "exact, by counting for every partition"
+    result = bracket(rivals.rows_of(blocks[0], n_jobs), deadline, seed, n_jobs)
+    conceded = len(at_risk) - len(blocks[0])
+    proved = f"by bounds on every attack, {result.opened} branches opened before the time ran out"
+    if conceded:
+        proved += f", with {conceded} test samples that did not fit into memory given up"
+    return result.most + conceded, result.attack, proved
 
 
 def _lost(matrix: NDArray[Any], prediction: NDArray[np.int64], attack: tuple[int, ...], votes: Votes) -> int:
@@ -308,9 +284,72 @@ RESTARTS = 40  # in a row that find nothing better
 SMALL = 1 << 14  # cells; below that threads cost more than they bring
 
 
-@dataclass(frozen=True)
-class Flippable:
-    """Test samples that an attack of a size might flip, with their rival rows (see `shared_kernels`).
+class Rivals(NamedTuple):
+    """Test samples at risk: what every rival needs, and whether Theorem 2 leaves it a chance.
+
+    A column per class, and one more for an unseen class.
+    """
+
+    matrix: NDArray[Any]
+    prediction: NDArray[np.int64]
+    spread: Spread
+    n_classes: int
+    size: int
+    needs: NDArray[np.int64]
+    possible: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, votes: Votes, at_risk: NDArray[np.int64], prediction: NDArray[np.int64], size: int, n_jobs: int
+    ) -> Rivals:
+        """All rivals of some test samples, which are predicted so, under attacks of a size."""
+        matrix, n_classes = np.ascontiguousarray(votes.matrix[at_risk]), len(votes.classes)
+        needs = np.zeros((len(matrix), n_classes + votes.classes_inferred), np.int64)
+        possible = np.zeros(needs.shape, np.bool_)
+        arrays, small = votes.spread.arrays, _small(votes.spread)
+
+        def work(start: int, stop: int) -> None:
+            part = slice(start, stop)
+            outputs = needs[part], possible[part]
+            find_rivals(matrix[part], arrays, n_classes, prediction[part], size, small, *outputs)
+
+        in_threads(len(matrix), 64, work, n_jobs)
+        return cls(matrix, prediction, votes.spread, n_classes, size, needs, possible)
+
+    def blocks(self) -> list[NDArray[np.int64]]:
+        """Test samples in blocks that fit into memory; first those that are hardest to flip."""
+        ease = np.where(self.possible, self.size * self.spread.d - self.needs, -np.inf).max(axis=1)
+        order = np.argsort(ease, kind="stable")
+        rows = np.cumsum(self.possible.sum(axis=1)[order])
+        most = max(1, MOST_CELLS // self.spread.n_partitions)
+        edges = np.flatnonzero(np.diff((rows - 1) // most)) + 1
+        return [np.sort(block) for block in np.split(order, edges)]
+
+    def rows_of(self, samples: NDArray[np.int64], n_jobs: int) -> RivalRows:
+        """The rival rows of some of the test samples."""
+        matrix, prediction, possible = self.matrix[samples], self.prediction[samples], self.possible[samples]
+        sample, rival = (np.ascontiguousarray(index, np.int64) for index in np.nonzero(possible))
+        small, shape = _small(self.spread), (len(sample), self.spread.n_partitions)
+        weight, delta = np.empty(shape, np.uint8), np.empty(shape, small.dtype)
+        tops = np.empty((len(sample), self.size + 1), np.int64)
+
+        def work(start: int, stop: int) -> None:
+            part = slice(start, stop)
+            rows, outputs = (sample[part], rival[part]), (weight[part], delta[part], tops[part])
+            fill_rows(matrix, self.spread.arrays, self.n_classes, prediction, *rows, small, *outputs)
+
+        in_threads(len(sample), 64, work, n_jobs)
+        starts = np.searchsorted(sample, np.arange(len(matrix) + 1))
+        need, table = self.needs[samples][sample, rival], self.spread.arrays.table
+        return RivalRows(self.size, starts, need, weight, delta, tops, table, self.spread.feeding)
+
+
+def _small(spread: Spread) -> NDArray[Any]:
+    return np.empty(0, np.int16 if 2 * spread.d < np.iinfo(np.int16).max else np.int32)
+
+
+class RivalRows(NamedTuple):
+    """Test samples that an attack of a size might flip, with their rival rows (see the kernels).
 
     The rows of sample t are starts[t] … starts[t + 1] − 1; columns of ``delta`` are partitions in some order, rows of
     ``table`` too, and ``feeding`` holds positions in that order.
@@ -325,7 +364,9 @@ class Flippable:
     table: NDArray[np.int64]
     feeding: NDArray[np.int64]
 
-    def __len__(self) -> int:
+    @property
+    def n_samples(self) -> int:
+        """Number of test samples."""
         return len(self.starts) - 1
 
     @property
@@ -340,24 +381,24 @@ class Flippable:
 
     def columns(self) -> NDArray[Any]:
         """Zeros of a type that holds every sum of hinges."""
-        fits = max(len(self), 2 * self.d) * GRID <= np.iinfo(np.int32).max
+        fits = max(self.n_samples, 2 * self.d) * GRID <= np.iinfo(np.int32).max
         return np.zeros(self.n, np.int32 if fits else np.int64)
 
-    def in_order(self, order: NDArray[np.int64]) -> Flippable:
+    def in_order(self, order: NDArray[np.int64]) -> RivalRows:
         """The same with partition order[position] at each position."""
         position = np.empty(self.n, np.int64)
         position[order] = np.arange(self.n)
-        return replace(
-            self,
+        return self._replace(
             delta=np.ascontiguousarray(self.delta[:, order]),
             table=np.ascontiguousarray(self.table[order]),
             feeding=position[self.feeding],
         )
 
-    def part(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-        """starts, need and delta of some samples."""
-        rows = slice(self.starts[start], self.starts[stop])
-        return self.starts[start : stop + 1] - self.starts[start], self.need[rows], self.delta[rows]
+    def cut(self, bundle: int, start: int, stop: int, at: NDArray[np.float64]) -> Cut:
+        """A cut for a bundle of samples that is small at the fractional attack ``at``."""
+        rows, column = slice(self.starts[start], self.starts[stop]), self.columns()
+        part = self.starts[start : stop + 1] - self.starts[start], self.need[rows], self.delta[rows]
+        return Cut(bundle, cut_at(at, self.size, self.d, *part, self.columns(), column), column)
 
     def gains(self, chosen: Sequence[int]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Gains and cover after some partitions."""
@@ -372,59 +413,15 @@ class Flippable:
         return flips
 
 
-def possible_rivals(
-    matrix: NDArray[Any],
-    prediction: NDArray[np.int64],
-    n_classes: int,
-    unseen: bool,
-    spread: Spread,
-    size: int,
-    n_jobs: int,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """What every rival needs, and whether Theorem 2 leaves it a chance; a column more for an unseen class."""
-    needs = np.zeros((len(matrix), n_classes + unseen), np.int64)
-    possible = np.zeros(needs.shape, np.bool_)
-    table = spread.as_table()
+class Cut(NamedTuple):
+    """Flips among the samples of a bundle ≤ constant + Σ over the poisoned partitions of column / GRID."""
 
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        find_rivals(matrix[part], table, n_classes, prediction[part], size, needs[part], possible[part])
-
-    in_threads(len(matrix), 64, work, n_jobs)
-    return needs, possible
+    bundle: int
+    constant: int
+    column: NDArray[Any]
 
 
-def flippable(
-    matrix: NDArray[Any],
-    prediction: NDArray[np.int64],
-    n_classes: int,
-    spread: Spread,
-    size: int,
-    needs: NDArray[np.int64],
-    possible: NDArray[np.bool_],
-    n_jobs: int,
-) -> Flippable:
-    """The rival rows of some test samples."""
-    sample, rival = (np.ascontiguousarray(index, np.int64) for index in np.nonzero(possible))
-    table = np.array(spread.as_table())
-    shape = (len(sample), spread.n_partitions)
-    weight = np.empty(shape, np.uint8)
-    delta = np.empty(shape, np.int16 if 2 * spread.d < np.iinfo(np.int16).max else np.int32)
-    tops = np.empty((len(sample), size + 1), np.int64)
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        outputs = weight[part], delta[part], tops[part]
-        fill_rows(matrix, table, n_classes, prediction, sample[part], rival[part], *outputs)
-
-    in_threads(len(sample), 64, work, n_jobs)
-    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
-    starts = np.searchsorted(sample, np.arange(len(matrix) + 1))
-    return Flippable(size, starts, needs[sample, rival], weight, delta, tops, table, feeding)
-
-
-@dataclass(frozen=True)
-class Bracket:
+class Bracket(NamedTuple):
     """At most ``most`` samples flip; the attack flips ``found`` of them."""
 
     most: int
@@ -433,7 +430,7 @@ class Bracket:
     opened: int = 0
 
 
-def bracket(problem: Flippable, deadline: float, seed: int, n_jobs: int) -> Bracket:
+def bracket(problem: RivalRows, deadline: float, seed: int, n_jobs: int) -> Bracket:
     """Bounds from both sides, as good as the time allows."""
     started = monotonic()
     most, weights = _root(problem, deadline)
@@ -441,60 +438,49 @@ def bracket(problem: Flippable, deadline: float, seed: int, n_jobs: int) -> Brac
     problem, weights = problem.in_order(order), weights[order]
     found, attack = _local_search(problem, started + 2 * (deadline - started) / 5, seed)
     result = _branch(problem, weights, Bracket(max(most, found), found, attack), deadline, n_jobs)
-    return replace(result, attack=tuple(sorted(order[list(result.attack)].tolist())))
+    return result._replace(attack=tuple(sorted(order[list(result.attack)].tolist())))
 
 
-def _root(problem: Flippable, deadline: float) -> tuple[int, NDArray[np.float64]]:
+def _root(problem: RivalRows, deadline: float) -> tuple[int, NDArray[np.float64]]:
     """A bound from HiGHS's multipliers, recomputed in whole numbers, and weights that say which partitions matter."""
-    n, size = problem.n, problem.size
+    n, size, n_samples = problem.n, problem.size, problem.n_samples
     n_rounds = min(ROUNDS, max(1, MASTER_CELLS // n))
-    edges = np.linspace(0, len(problem), min(GROUPS, len(problem), max(1, MASTER_CELLS // (n * n_rounds))) + 1)
-    bundles = [(int(a), int(b)) for a, b in pairwise(edges)]
-    sizes = np.array([stop - start for start, stop in bundles])
-    most, at = len(problem), np.full(n, size / n)
+    edges = np.linspace(0, n_samples, min(GROUPS, n_samples, max(1, MASTER_CELLS // (n * n_rounds))) + 1).astype(int)
+    sizes = np.diff(edges)
+    most, at = n_samples, np.full(n, size / n)
     weights = at
-    constants: list[int] = []
-    columns: list[NDArray[Any]] = []
-    owner: list[int] = []
+    cuts: list[Cut] = []
     for _ in range(n_rounds):
-        value = 0.0
-        for bundle, (start, stop) in enumerate(bundles):
-            column = problem.columns()
-            constants.append(cut_at(at, size, problem.d, *problem.part(start, stop), problem.columns(), column))
-            columns.append(column)
-            owner.append(bundle)
-            value += constants[-1] + float(column @ at) / GRID
+        cuts += [problem.cut(bundle, *ends, at) for bundle, ends in enumerate(pairwise(edges.tolist()))]
+        newest = cuts[-len(sizes) :]
         seconds = deadline - monotonic()
-        if seconds <= 0:
-            break
-        answer = _solve_master(constants, columns, owner, sizes, size, seconds)
+        answer = _solve_master(cuts, sizes, size, seconds) if seconds > 0 else None
         if answer is None:
             break
         weights, multipliers, ceiling = answer
-        most = min(most, _bound_from(multipliers, constants, columns, owner, sizes, size))
-        if ceiling - value < 0.5:
+        most = min(most, bound_from(multipliers, cuts, sizes, size))
+        if ceiling - sum(cut.constant + float(cut.column @ at) / GRID for cut in newest) < 0.5:
             break
         at = 0.7 * at + 0.3 * weights
     # The last cuts break ties between partitions that the solution leaves out.
-    last = np.sum(columns[-len(bundles) :], axis=0, dtype=np.float64)
+    last = np.sum([cut.column for cut in newest], axis=0, dtype=np.float64)
     return most, weights + 1e-6 * last / max(last.max(), 1.0)
 
 
 def _solve_master(
-    constants: list[int], columns: list[NDArray[Any]], owner: list[int], sizes: NDArray[Any], size: int, seconds: float
+    cuts: list[Cut], sizes: NDArray[np.int64], size: int, seconds: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float] | None:
     """max Σ θ_g, θ_g ≤ its cuts: the fractional attack, one multiplier per cut, the value; None if time ran out."""
-    n, n_bundles, n_cuts = len(columns[0]), len(sizes), len(owner)
+    n, n_bundles, n_cuts = len(cuts[0].column), len(sizes), len(cuts)
     rows = np.zeros((n_cuts + 1, n + n_bundles))
-    rows[:n_cuts, :n] = np.array(columns) / -GRID
-    rows[np.arange(n_cuts), n + np.array(owner)] = 1.0
+    rows[:n_cuts, :n] = np.array([cut.column for cut in cuts]) / -GRID
+    rows[np.arange(n_cuts), n + np.array([cut.bundle for cut in cuts])] = 1.0
     rows[n_cuts, :n] = 1.0
-    limits = np.array([[0.0, 1.0]] * n + [[0.0, float(members)] for members in sizes])
     answer = linprog(
         np.concatenate([np.zeros(n), np.full(n_bundles, -1.0)]),
         A_ub=rows,
-        b_ub=np.array([*constants, size], np.float64),
-        bounds=limits,
+        b_ub=np.array([*(cut.constant for cut in cuts), size], np.float64),
+        bounds=np.array([[0.0, 1.0]] * n + [[0.0, float(members)] for members in sizes]),
         method="highs",
         options={"time_limit": seconds},
     )
@@ -503,31 +489,24 @@ def _solve_master(
     return np.clip(answer.x[:n], 0, 1), -answer.ineqlin.marginals[:n_cuts], -float(answer.fun)
 
 
-def _bound_from(
-    multipliers: NDArray[np.float64],
-    constants: list[int],
-    columns: list[NDArray[Any]],
-    owner: list[int],
-    sizes: NDArray[Any],
-    size: int,
-) -> int:
+def bound_from(multipliers: NDArray[np.float64], cuts: list[Cut], sizes: NDArray[np.int64], size: int) -> int:
     """⌊Σ multiplier · cut⌋ at the worst attack; what a bundle's multipliers lack of 1 goes to "all of its samples".
 
     Each cut holds for every attack, so any multipliers ≥ 0 that sum to at most 1 in each bundle are sound.
     """
     left = [MULTIPLIER_GRID] * len(sizes)
-    constant, column = 0, np.zeros(len(columns[0]), np.int64)
-    for cut, multiplier in enumerate(multipliers):
-        parts = min(left[owner[cut]], max(0, int(MULTIPLIER_GRID * multiplier + 0.5)))
-        left[owner[cut]] -= parts
-        constant += parts * constants[cut]
-        column += parts * columns[cut].astype(np.int64)
+    constant, column = 0, np.zeros(len(cuts[0].column), np.int64)
+    for cut, multiplier in zip(cuts, multipliers, strict=True):
+        parts = min(left[cut.bundle], max(0, int(MULTIPLIER_GRID * multiplier + 0.5)))
+        left[cut.bundle] -= parts
+        constant += parts * cut.constant
+        column += parts * cut.column.astype(np.int64)
     constant += sum(rest * int(members) for rest, members in zip(left, sizes, strict=True))
-    worst = sum_of_largest_columns(column, size, np.empty(size, np.int64))
+    worst = int(np.sort(column)[::-1][:size].sum())
     return (constant * GRID + worst) // (GRID * MULTIPLIER_GRID)
 
 
-def _local_search(problem: Flippable, deadline: float, seed: int) -> tuple[int, tuple[int, ...]]:
+def _local_search(problem: RivalRows, deadline: float, seed: int) -> tuple[int, tuple[int, ...]]:
     """The best attack found: the leading partitions, improved one by one, and restarts near the best."""
     rng = np.random.default_rng(seed)
     best, best_found = list(range(problem.size)), -1
@@ -552,13 +531,13 @@ def _local_search(problem: Flippable, deadline: float, seed: int) -> tuple[int, 
         in_vain += 1
         if found > best_found:
             best, best_found, in_vain = attack, found, 0
-        if monotonic() >= deadline or best_found == len(problem):
+        if monotonic() >= deadline or best_found == problem.n_samples:
             break
     return best_found, tuple(best)
 
 
 def _branch(
-    problem: Flippable,
+    problem: RivalRows,
     weights: NDArray[np.float64],
     known: Bracket,
     deadline: float,
@@ -581,14 +560,14 @@ def _branch(
         opened += len(chains)
         for (chain, _), below in zip(chains, bounds, strict=True):
             if len(chain) == problem.size - 1 and monotonic() < deadline and below.max() > known.found:
-                known = replace(known, found=int(below.max()), attack=(*chain, int(below.argmax())))
+                known = known._replace(found=int(below.max()), attack=(*chain, int(below.argmax())))
         for (chain, _), below in zip(chains, bounds, strict=True):
             positions = np.flatnonzero(below > known.found)
             if len(positions):
                 positions = positions[np.argsort(-below[positions], kind="stable")]
                 entry = (-int(below[positions[0]]), next(number), chain, positions, below[positions])
                 heapq.heappush(heap, entry)
-        known = replace(known, most=max(known.found, min(known.most, -heap[0][0] if heap else 0)))
+        known = known._replace(most=max(known.found, min(known.most, -heap[0][0] if heap else 0)))
         if monotonic() >= deadline:
             break
         chains = []
@@ -598,11 +577,11 @@ def _branch(
             if len(positions) > 1:
                 heapq.heappush(heap, (-int(below[1]), next(number), chain, positions[1:], below[1:]))
     if not chains:
-        known = replace(known, most=known.found)
-    return replace(known, opened=opened)
+        known = known._replace(most=known.found)
+    return known._replace(opened=opened)
 
 
-def _hinges(problem: Flippable, even: NDArray[np.float64], remaining: int) -> NDArray[Any]:
+def _hinges(problem: RivalRows, even: NDArray[np.float64], remaining: int) -> NDArray[Any]:
     width = int(problem.tops[:, remaining].max()) + 1
     hinges = np.full(
         (len(problem.need), width), CONSTANT, np.int16 if 2 * problem.d <= np.iinfo(np.int16).max else np.int32
@@ -612,7 +591,7 @@ def _hinges(problem: Flippable, even: NDArray[np.float64], remaining: int) -> ND
 
 
 def _open(
-    problem: Flippable,
+    problem: RivalRows,
     hinges: dict[int, NDArray[Any]],
     chains: list[tuple[tuple[int, ...], int]],
     deadline: float,

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.theorem2 import sum_of_largest
+from poisonproof.core.spread import SpreadArrays
+from poisonproof.core.theorem2 import count_votes, degree, lead_over, pair_radius, workspace
 from poisonproof.system.compiled import njit
 
 GRID = 1 << 14
@@ -34,75 +35,52 @@ CONSTANT = -1  # in place of an s: the bound 1
 
 
 @njit(nogil=True, cache=True)
-def _sum_over_spreads(weight: NDArray[Any], table: NDArray[np.int64], sums: NDArray[Any]) -> None:
-    for j in range(len(table)):
-        total = 0
-        for i in table[j]:
-            total += weight[i]
-        sums[j] = total
-
-
-@njit(nogil=True, cache=True)
 def find_rivals(
     votes: NDArray[Any],
-    table: NDArray[np.int64],
+    spread: SpreadArrays,
     n_classes: int,
     prediction: NDArray[np.int64],
     size: int,
+    small: NDArray[Any],
     needs: NDArray[np.int64],
     possible: NDArray[np.bool_],
 ) -> None:
-    """For each test sample and rival: what it needs, and whether its ``size`` largest Δ_j reach that.
+    """For each test sample and rival: what it needs, and whether Theorem 2 leaves ``size`` partitions a chance.
 
-    ``needs`` and ``possible`` have a column per class, and one more if there is an unseen class.
+    ``needs`` and ``possible`` have a column per class, and one more if there is an unseen class. ``small`` is an empty
+    array whose dtype holds 2d.
     """
-    n, d = table.shape
-    counts = np.zeros(n_classes + 1, np.int64)
-    weight, delta = np.empty(n, np.int64), np.empty(n, np.int64)
-    histogram = np.zeros(2 * d + 1, np.int64)
+    d, space = degree(spread), workspace(votes, spread, n_classes, small)
     for t in range(len(votes)):
-        row = votes[t]
-        counts[:] = 0
-        for vote in row:
-            counts[min(vote, n_classes)] += 1
-        counts[n_classes] = 0
+        count_votes(votes[t], space)
         p = prediction[t]
         for c in range(needs.shape[1]):
-            possible[t, c] = False
-            if c == p:
-                continue
-            need = counts[p] - counts[c] - (c < p or c == n_classes) + 1
-            needs[t, c] = need
-            if need > 2 * d * size:
-                continue
-            for i in range(n):
-                weight[i] = 1 + (row[i] == p) - (row[i] == c and c < n_classes)
-            _sum_over_spreads(weight, table, delta)
-            histogram[:] = 0
-            for value in delta:
-                histogram[value] += 1
-            possible[t, c] = sum_of_largest(histogram, size) >= need
+            if c != p:
+                lead = lead_over(p, c, space.counts)
+                needs[t, c] = lead + 1
+                possible[t, c] = lead < 2 * d * size and pair_radius(p, c, lead, spread, space) < size
 
 
 @njit(nogil=True, cache=True)
 def fill_rows(
     votes: NDArray[Any],
-    table: NDArray[np.int64],
+    spread: SpreadArrays,
     n_classes: int,
     prediction: NDArray[np.int64],
     sample: NDArray[np.int64],
     rival: NDArray[np.int64],
+    small: NDArray[Any],
     weight: NDArray[Any],
     delta: NDArray[Any],
     tops: NDArray[Any],
 ) -> None:
     """w_i, Δ_j and the sums of the 0, 1, 2, … largest Δ_j of each rival row."""
+    n, space = votes.shape[1], workspace(votes, spread, n_classes, small)
     for at in range(len(sample)):
-        row, p, c = votes[sample[at]], prediction[sample[at]], rival[at]
-        for i in range(len(row)):
-            weight[at, i] = 1 + (row[i] == p) - (row[i] == c and c < n_classes)
-        _sum_over_spreads(weight[at], table, delta[at])
-        largest = np.sort(delta[at])[::-1]
+        count_votes(votes[sample[at]], space)
+        pair_radius(prediction[sample[at]], rival[at], 0, spread, space)
+        weight[at], delta[at] = space.weight[:n], space.delta
+        largest = np.sort(space.delta)[::-1]
         tops[at, 0] = 0
         for taken in range(1, tops.shape[1]):
             tops[at, taken] = tops[at, taken - 1] + largest[taken - 1]
@@ -212,27 +190,22 @@ def choose_hinges(
 
 
 @njit(nogil=True, cache=True)
-def _add_hinge(gains: NDArray[Any], s: int, width: int, column: NDArray[Any]) -> None:
+def _put_hinge(gains: NDArray[Any], s: int, width: int, column: NDArray[Any], add: bool) -> None:
+    """Add a hinge to a column, or raise the column to it."""
     grid = column.dtype.type(GRID)
     zero = column.dtype.type(0)
     steep = column.dtype.type((GRID + width - 1) // width)
     less = column.dtype.type(s)
-    for j in range(len(gains)):
-        column[j] += min(grid, steep * max(zero, gains[j] - less))
+    if add:
+        for j in range(len(gains)):
+            column[j] += min(grid, steep * max(zero, gains[j] - less))
+    else:
+        for j in range(len(gains)):
+            column[j] = max(column[j], min(grid, steep * max(zero, gains[j] - less)))
 
 
 @njit(nogil=True, cache=True)
-def _raise_hinge(gains: NDArray[Any], s: int, width: int, column: NDArray[Any]) -> None:
-    grid = column.dtype.type(GRID)
-    zero = column.dtype.type(0)
-    steep = column.dtype.type((GRID + width - 1) // width)
-    less = column.dtype.type(s)
-    for j in range(len(gains)):
-        column[j] = max(column[j], min(grid, steep * max(zero, gains[j] - less)))
-
-
-@njit(nogil=True, cache=True)
-def sum_of_largest_columns(column: NDArray[Any], how_many: int, largest: NDArray[np.int64]) -> int:
+def _sum_of_largest_columns(column: NDArray[Any], how_many: int, largest: NDArray[np.int64]) -> int:
     """Sum of the largest entries; ``largest`` is scratch for at least as many."""
     filled = 0
     for value in column:
@@ -300,17 +273,17 @@ def bound_children(
             if open_rows == 1:
                 missing = need[last_open] - cover[last_open] - gains[last_open, j]
                 s = hinges[last_open, missing]
-                _add_hinge(gains[last_open, j + 1 :], s, missing - remaining * s, rest)
+                _put_hinge(gains[last_open, j + 1 :], s, missing - remaining * s, rest, True)
                 continue
             both[:] = 0
             for row in range(starts[t], starts[t + 1]):
                 missing = need[row] - cover[row] - gains[row, j]
                 if missing <= tops[row, remaining]:
                     s = hinges[row, missing]
-                    _raise_hinge(gains[row, j + 1 :], s, missing - remaining * s, both)
+                    _put_hinge(gains[row, j + 1 :], s, missing - remaining * s, both, False)
             for at in range(len(rest)):
                 rest[at] += both[at]
-        bounds[j] = constant + sum_of_largest_columns(rest, remaining, largest) // GRID
+        bounds[j] = constant + _sum_of_largest_columns(rest, remaining, largest) // GRID
 
 
 @njit(nogil=True, cache=True)
@@ -343,7 +316,7 @@ def cut_at(
             if s == CONSTANT:
                 certain = True
                 break
-            _raise_hinge(delta[row], s, need[row] - size * s, joint)
+            _put_hinge(delta[row], s, need[row] - size * s, joint, False)
         expected = 0.0
         if not certain:
             for j in range(len(joint)):
