@@ -363,7 +363,7 @@ def find_blocks(spread: Spread) -> Blocks | None:
 
 
 def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
-    """The partitions that share a subset with partition 0 are the differences of shifts; they are its block if they are closed under +."""
+    """What shares a subset with partition 0 are the differences of shifts; its block, if they are closed under +."""
     shared = np.zeros(n, np.int64)
     for shift in shifts:
         shared += np.bincount((shift - shifts) % n, minlength=n)

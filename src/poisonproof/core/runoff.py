@@ -55,22 +55,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.spread import SpreadArrays
-from poisonproof.core.theorem2 import count_values, degree, how_many_fit, sums_over_spread, weigh, write_twice
+from poisonproof.core.theorem2 import (
+    Workspace,
+    count_values,
+    count_votes,
+    degree,
+    how_many_fit,
+    how_many_largest_fit,
+    lead_over,
+    pair_radius,
+    sums_over_spread,
+    weigh,
+    workspace,
+)
 from poisonproof.system.compiled import copy_into, njit
 
 
 @njit(nogil=True, cache=True)
 def gap_between(above: int, below: int, counts: NDArray[np.int64]) -> int:
     """What class ``below`` lacks to stand above ``above`` in round 1; the code of no class is a new label."""
-    n_classes = len(counts) - 1
-    votes = counts[below] if below < n_classes else 0
-    return counts[above] - votes + (above < below < n_classes)
+    return lead_over(above, below, counts) + 1
 
 
 @njit(nogil=True, cache=True)
-def _need(gap: int, histogram: NDArray[np.int64], n: int) -> int:
+def _need_by(gap: int, histogram: NDArray[np.int64], n: int) -> int:
     """Fewest of n values, given by their histogram, that sum to at least the gap; n + 1 if all of them do not."""
     return 0 if gap <= 0 else how_many_fit(histogram, n, gap - 1) + 1
+
+
+@njit(nogil=True, cache=True)
+def _need(gap: int, spread: SpreadArrays, space: Workspace) -> int:
+    """Fewest partitions over which the weights sum to at least the gap; n + 1 if all of them do not."""
+    if gap <= 0:
+        return 0
+    sums_over_spread(space.weight, spread, space.delta)
+    n = len(space.delta)
+    return how_many_largest_fit(space.delta, n, gap - 1, space.ticks, space.lanes, space.histogram) + 1
+
+
+@njit(nogil=True, cache=True)
+def _need_of_pair(above: int, below: int, spread: SpreadArrays, space: Workspace) -> int:
+    """Fewest partitions that raise one class above another in round 1."""
+    gap = gap_between(above, below, space.counts)
+    return 0 if gap <= 0 else pair_radius(above, below, gap - 1, spread, space) + 1
 
 
 @njit(nogil=True, cache=True)
@@ -211,19 +238,6 @@ def _enough_members(
     return given >= lead
 
 
-@njit(nogil=True, cache=True)
-def _sums_histogram(
-    weight: NDArray[Any],
-    spread: SpreadArrays,
-    delta: NDArray[Any],
-    lanes: NDArray[np.int64],
-    histogram: NDArray[np.int64],
-) -> None:
-    """Histogram of the sums of a weight over spread(j); ``weight`` is written twice in a row."""
-    sums_over_spread(weight, spread, delta)
-    count_values(delta, lanes, histogram)
-
-
 # Attacks that are looked for, so that a radius can be called exact: greedy, and checked by the conditions above.
 # What is found is an attack, and nothing follows from finding none.
 
@@ -345,13 +359,10 @@ def certify_runoff_rows(
     reckons with a new label, whose code is the number of classes. ``small`` is an empty array whose dtype holds 3d.
     """
     n, d, table = rankings.shape[1], degree(spread), spread.table
-    counts = np.zeros(n_classes + 1, np.int64)
-    row = np.empty(2 * n, rankings.dtype)
-    weight = np.empty(2 * n, small.dtype)
-    delta, both = np.empty(n, small.dtype), np.empty(n, small.dtype)
-    reach_histogram, both_histogram = np.zeros(2 * d + 1, np.int64), np.zeros(3 * d + 1, np.int64)
-    histogram = np.zeros(3 * d + 1, np.int64)
-    lanes = np.zeros((4, max(n_classes, 3 * d) + 1), np.int64)
+    space = workspace(rankings[:, :, 0], spread, n_classes, small, 3)
+    counts, row, weight, votes = space.counts, space.row, space.weight, space.row[:n]
+    both = np.empty(n, small.dtype)
+    reach_histogram, both_histogram = np.zeros(3 * d + 1, np.int64), np.zeros(3 * d + 1, np.int64)
     raised = np.zeros((n_classes, n), np.uint8)
     least, most = np.empty((2, n), small.dtype), np.empty((2, n), small.dtype)
     given = np.empty(n, small.dtype)
@@ -360,8 +371,7 @@ def certify_runoff_rows(
     pushers, pushers_need = np.empty(n_classes + 1, np.int64), np.empty(n_classes + 1, np.int64)
 
     for t in range(rankings.shape[0]):
-        write_twice(rankings[t, :, 0], n_classes, row)
-        count_values(row[:n], lanes, counts)
+        count_votes(rankings[t, :, 0], space)
         p, s = _finalists(rankings[t], counts)
         unknown = _relate(rankings[t], p, n_classes, d, least, most)
         _raise(rankings[t], p, n_classes, 1, raised)
@@ -377,12 +387,9 @@ def certify_runoff_rows(
                 continue
             _given(c, most, raised, weight[:n])
             copy_into(weight[n:], weight[:n])
-            _sums_histogram(weight, spread, delta, lanes, histogram)
-            needed = _need(lead, histogram, n)
+            needed = _need(lead, spread, space)
             if entry > 0 and needed < best:
-                weigh(row, s, c if c < n_classes and counts[c] else s, weight)
-                _sums_histogram(weight, spread, delta, lanes, histogram)
-                needed = max(needed, _need(entry, histogram, n))
+                needed = max(needed, _need_of_pair(s, c, spread, space))
             if needed < best:
                 kinds[:] = 0
                 _given(c, least, raised, given)
@@ -395,34 +402,31 @@ def certify_runoff_rows(
 
         # p is pushed out of round 1 by two classes. Of those without votes the first two are the strongest.
         weigh(row, p, p, weight)
-        _sums_histogram(weight, spread, delta, lanes, reach_histogram)
+        sums_over_spread(weight, spread, space.delta)
+        count_values(space.delta, space.lanes, reach_histogram)
         for j in range(n):
-            both[j] = 2 * delta[j] - d
-        count_values(both, lanes, both_histogram)
+            both[j] = 2 * space.delta[j] - d
+        count_values(both, space.lanes, both_histogram)
         n_pushers = without_votes = 0
         for c in range(n_classes + unseen_class):
             if c < n_classes and counts[c] == 0 and c != p:
                 without_votes += 1
                 if without_votes > 2:
                     continue
-            gap = gap_between(p, c, counts)
-            if c == p or _need(gap, reach_histogram, n) >= best:
+            if c == p or _need_by(gap_between(p, c, counts), reach_histogram, n) >= best:
                 continue
-            weigh(row, p, c if c < n_classes and counts[c] else p, weight)
-            _sums_histogram(weight, spread, delta, lanes, histogram)
-            pushers[n_pushers], pushers_need[n_pushers] = c, _need(gap, histogram, n)
+            pushers[n_pushers], pushers_need[n_pushers] = c, _need_of_pair(p, c, spread, space)
             n_pushers += 1
         for first in range(n_pushers):
             for second in range(first + 1, n_pushers):
                 a, b = pushers[first], pushers[second]
                 gap_a, gap_b = gap_between(p, a, counts), gap_between(p, b, counts)
                 needed = max(pushers_need[first], pushers_need[second])
-                if needed >= best or _need(gap_a + gap_b, both_histogram, n) >= best:
+                if needed >= best or _need_by(gap_a + gap_b, both_histogram, n) >= best:
                     continue
                 for i in range(2 * n):
                     weight[i] = 1 + 2 * (row[i] == p) - (row[i] == a < n_classes) - (row[i] == b < n_classes)
-                _sums_histogram(weight, spread, delta, lanes, histogram)
-                needed = max(needed, _need(gap_a + gap_b, histogram, n))
+                needed = max(needed, _need(gap_a + gap_b, spread, space))
                 if needed < best:
                     best = needed
                     setter, partner = (a, b) if gap_a >= gap_b else (b, a)
@@ -431,14 +435,14 @@ def certify_runoff_rows(
         size = radius[t] + 1
         exact[t] = d == 1 and (unknown == 0 or partner >= 0)
         if d > 1 and partner >= 0:
-            exact[t] = attack_on_round_1(size, p, setter, partner, row[:n], counts, table, feeding)
+            exact[t] = attack_on_round_1(size, p, setter, partner, votes, counts, table, feeding)
         for at in range(n_rivals):
             c, lead = rivals[at], rivals_lead[at]
             if exact[t] or unknown > 0:  # an attack on places that were not kept shows nothing
                 break
             if max(lead, 0 if c == s else gap_between(s, c, counts)) <= 2 * d * size:
                 _given(c, least, raised, given)
-                exact[t] = attack_on_round_2(size, p, s, c, lead, given, row[:n], counts, table, feeding)
+                exact[t] = attack_on_round_2(size, p, s, c, lead, given, votes, counts, table, feeding)
         _raise(rankings[t], p, n_classes, 0, raised)
 
 

@@ -209,16 +209,18 @@ def degree(spread: SpreadArrays) -> int:
 
 
 @njit(nogil=True, cache=True)
-def workspace(votes: NDArray[Any], spread: SpreadArrays, n_classes: int, small: NDArray[Any]) -> Workspace:
-    """Scratch for votes of this type and width; ``small`` is an empty array whose dtype holds 2d."""
-    n, d = votes.shape[1], degree(spread)
+def workspace(
+    votes: NDArray[Any], spread: SpreadArrays, n_classes: int, small: NDArray[Any], heaviest: int = 2
+) -> Workspace:
+    """Scratch for votes of this type and width; ``small`` is an empty array whose dtype holds d times the heaviest."""
+    n, most = votes.shape[1], heaviest * degree(spread)
     return Workspace(
         np.empty(2 * n, votes.dtype),
         np.empty(2 * n, small.dtype),
         np.empty(n if len(spread.shifts) else len(spread.table), small.dtype),
         np.zeros(n_classes + 1, np.int64),
-        np.zeros(2 * d + 1, np.int64),
-        np.zeros((4, max(n_classes, 2 * d) + 1), np.int64),
+        np.zeros(most + 1, np.int64),
+        np.zeros((4, max(n_classes, most) + 1), np.int64),
         np.empty(LANES, np.uint8),
     )
 
