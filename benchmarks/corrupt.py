@@ -25,7 +25,7 @@ from poisonproof import (
     Spread,
     Votes,
 )
-from poisonproof.runs.folder import damage
+from poisonproof.runs.run import damage
 
 ENDS = 32
 

@@ -37,7 +37,7 @@ from poisonproof.cli.tools import WRITERS, write_example
 from poisonproof.core.certify import Method
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files
-from poisonproof.planning.compare import METHODS
+from poisonproof.planning.compare import titles
 from poisonproof.premises import Premise
 from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import memory
@@ -175,7 +175,7 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         ("certify", "method", get_args(Method)),
         ("audit", "method", ("finite-aggregation", "tight")),
         ("audit", "kinds", ATTACKS),
-        ("compare", "rows", METHODS),
+        ("compare", "rows", titles()),
         ("example", "name", WRITERS),
         ("run", "split", ("content", "pixel-sum")),
         ("split", "dtype", ("float64", "uint8")),

@@ -21,10 +21,9 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes
 from poisonproof.cli.certify import _array as read_npy
 from poisonproof.cli.certify import _arrays as read_for_split
-from poisonproof.runs.folder import damage, open_folder
+from poisonproof.runs.election import read_block
 from poisonproof.runs.manifest import Manifest, RunSettings
-from poisonproof.runs.run import run
-from poisonproof.runs.vote_cache import read_block
+from poisonproof.runs.run import damage, open_folder, run
 from poisonproof.system.archives import FREE
 from poisonproof.system.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.training.engine import Block

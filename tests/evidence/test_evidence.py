@@ -47,9 +47,8 @@ from poisonproof.evidence.documents import bom, card, of_the_data, page, schema,
 from poisonproof.evidence.facts import figures, gather
 from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.report import class_rows
+from poisonproof.runs.report import Summary, class_rows
 from poisonproof.runs.run import run
-from poisonproof.runs.summary import Summary
 from poisonproof.system.files import read_record
 from poisonproof.verification.verdict import CheckFailed
 from refused import refused
@@ -147,7 +146,7 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     evaluation = of_the_data(facts)["evaluation"]
     assert evaluation["balanced_accuracy"] == manifest["balanced_accuracy"]
     assert evaluation["majority"]["share"] == manifest["majority_share"]
-    summary = Summary.of(outcome, [row["attack_size"] for row in evaluation["certified"]])
+    summary = Summary(outcome, [row["attack_size"] for row in evaluation["certified"]])
     assert [row["balanced"] for row in evaluation["certified"]] == summary.balanced.tolist()
     assert [row["label"] for row in evaluation["classes"]] == ["no", "yes", "x", "y", "z"]
     rows = {one.label: (one.n_test, one.clean_accuracy) for one in summary.by_class}

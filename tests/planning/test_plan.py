@@ -345,7 +345,7 @@ def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_defaul
 
 
 def test_a_broken_promise_is_said_first(monkeypatch):
-    from poisonproof.runs import summary as module
+    from poisonproof.runs import report as module
 
     followed = {"attack_size": 3, "certified_balanced": 0.8, "error": 0.02, "next_best": "--method ensemble --k 20"}
     figure = module.PlannedFigure("certified_fraction_balanced", "", 0.8, 0.75)

@@ -261,35 +261,6 @@ def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_
         )
 
 
-def test_the_matrix_of_confusion_counts_every_prediction(digits, look):
-    done, path = digits
-    certificate, y = done.certificate, done.y_test
-    page = look(path, 400, "dark")
-    lines = page.locator("table.confusion tbody tr")
-    assert lines.count() == 10
-    for code in range(10):
-        cells = [int(text) for text in lines.nth(code).locator("td").all_inner_texts()]
-        assert cells == [int(((y == code) & (certificate.prediction == column)).sum()) for column in range(10)]
-        assert lines.nth(code).locator("td.own").inner_text() == str(cells[code])
-    head = lines.first.locator("th").bounding_box()
-    assert head["width"] > 60, "the name of a class is not broken letter by letter"
-
-
-def test_of_many_classes_the_most_frequent_mistakes_are_listed(look, tmp_path):
-    y = [at % 20 for at in range(400)]
-    done = outcome(tmp_path, np.zeros((400, 9, 9)), y, range(20), k=20)
-    page = look(write_report(done), 400)
-    wrong = done.certificate.prediction != np.array(y)
-    counted = {}
-    for truth, said in zip(np.array(y)[wrong].tolist(), done.certificate.prediction[wrong].tolist(), strict=True):
-        counted[truth, said] = counted.get((truth, said), 0) + 1
-    lines = page.locator("#confusion + div tbody tr")
-    assert lines.count() == min(15, len(counted))
-    told = [[*line.locator("th, td").all_inner_texts()] for line in lines.all()]
-    assert [int(line[2]) for line in told] == sorted(counted.values(), reverse=True)[:15]
-    assert all(counted[int(line[0]), int(line[1])] == int(line[2]) for line in told)
-
-
 def test_every_method_that_the_votes_know_has_a_curve(digits, look):
     done, path = digits
     page = look(path)
@@ -367,16 +338,6 @@ def test_an_unseen_label_as_runner_up_is_explained_where_it_stands(look, tmp_pat
         assert page.locator("#unseen").is_visible() == unseen
         seen.add(unseen)
     assert True in seen
-
-
-def test_why_a_rare_class_is_hardly_certified_is_said(look, tmp_path):
-    done = outcome(tmp_path, np.zeros((60, 9, 9)), [0, 0, 1] * 20, [0, 1], k=20)
-    done = replace(done, train_counts=np.array([4000, 60]), manifest=done.manifest.but(recipe={"attack_size": 9}))
-    said = look(write_report(done), 400).locator("#scarcity").inner_text()
-    assert "of its 60 training samples a base classifier sees 1/20, about 3, so base classifiers disagree" in said
-    assert "with --k 10 each would see about 6, and radii could reach about 5 at the most" in said
-    enough = replace(done, train_counts=np.array([4000, 6000]))
-    assert look(write_report(enough), 400).locator("#scarcity").count() == 0
 
 
 def test_numbers_of_a_table_bear_the_names_of_their_columns(look, tmp_path):

@@ -11,14 +11,7 @@ from outcomes import outcome
 from poisonproof import certify
 from poisonproof.cli.output import print_table
 from poisonproof.display import histogram, shown, stairs, survival, ticks
-from poisonproof.runs.gallery import (
-    PICTURES,
-    ROWS,
-    choose,
-    pixels,
-)
-from poisonproof.runs.report import write_report
-from poisonproof.runs.summary import Summary, headline_size
+from poisonproof.runs.report import PICTURES, ROWS, Summary, choose, headline_size, mistakes, pixels, write_report
 
 
 def test_a_large_run_fits_and_stands_alone(tmp_path):
@@ -96,6 +89,21 @@ def test_of_very_many_classes_targets_are_left_out_and_it_is_said(tmp_path, monk
     assert "not worked out for more than 3 classes" in write_report(done).read_text()
 
 
+def test_the_most_frequent_mistakes_are_counted(tmp_path):
+    y = np.arange(400) % 20
+    done = outcome(tmp_path, np.zeros((400, 9, 9)), y, range(20), k=20)
+    prediction, counted = done.certificate.prediction, {}
+    for truth, said in zip(y.tolist(), prediction.tolist(), strict=True):
+        if truth != said:
+            counted[str(truth), str(said)] = counted.get((str(truth), str(said)), 0) + 1
+    found = mistakes(done)
+    assert [one["count"] for one in found] == sorted(counted.values(), reverse=True)[:15]
+    for one in found:
+        assert (counted[one["truth"], one["prediction"]], one["n"]) == (one["count"], 20)
+        of_pair = (y == int(one["truth"])) & (prediction == int(one["prediction"]))
+        assert one["firmest"] == done.certificate.radius[of_pair].max()
+
+
 def test_the_balanced_curve_is_the_balanced_certified_fraction():
     """Read back from the path, at every attack size."""
     rng = np.random.default_rng(5)
@@ -117,10 +125,10 @@ def test_the_balanced_curve_is_the_balanced_certified_fraction():
 def test_a_summary_says_what_the_certificate_says(tmp_path):
     done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 0, 0, 1, 2] * 60, range(4), k=20)
     certificate, y = done.certificate, done.y_test
-    summary = Summary.of(done, [0, 1, 2, 3, 4, 5, 6], requested=3)
+    summary = Summary(done, [0, 1, 2, 3, 4, 5, 6], requested=3)
     record = json.loads(json.dumps(summary.as_dict()))
     assert record["majority_share"] == 0.6
-    assert (summary.caution, record["warning"]) == (None, None)
+    assert (done.figures.caution, record["warning"]) == (None, None)
     assert record["certified_fraction"] == certificate.evaluate(y).certified_fraction(range(7)).tolist()
     assert (
         record["certified_fraction_balanced"] == certificate.evaluate(y).certified_fraction_balanced(range(7)).tolist()
@@ -129,7 +137,7 @@ def test_a_summary_says_what_the_certificate_says(tmp_path):
     assert summary.table()[0] == ["attack size", "0", "2", "3", "4", "6"]
     assert "always '0' alone 60.0, 33.3 at every attack size" in summary.line
     weak = outcome(tmp_path, done.x_test, y, range(4), votes=np.zeros((300, 40), np.uint8), k=20)
-    warning = Summary.of(weak, [0]).warning
+    warning = Summary(weak, [0]).warning
     assert "answers '0' to every test sample" in warning
     assert "try a smaller --k (at k = 20 a base classifier learns from about 62 samples)" in warning
 
@@ -144,7 +152,7 @@ def test_what_a_run_prints_is_a_table_of_eighty_columns_and_one_line(tmp_path, c
     """However many attack sizes there are; what was trained without a guarantee stands in the line."""
     words = "tf-idf of words and pieces of words, logistic regression"
     made_up = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 1, 2] * 100, range(4), k=20)
-    summary = Summary.of(with_strong(made_up, words, undefended), [0, 1, 2, 5, 10, 20, 50, 100, 10_000], requested=2)
+    summary = Summary(with_strong(made_up, words, undefended), [0, 1, 2, 5, 10, 20, 50, 100, 10_000], requested=2)
     print_table("made up", *summary.table(), left=1)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -158,10 +166,10 @@ def test_a_class_that_is_far_behind_is_named_and_no_other(tmp_path):
     y = np.arange(400) % 4
     votes = np.repeat(y[:, None], 40, axis=1).astype(np.uint8)
     level = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(4), votes=votes, k=20)
-    assert Summary.of(level, [0, 1, 2]).behind is None
+    assert Summary(level, [0, 1, 2]).behind is None
     votes[y == 3] = 1
     worse = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(4), votes=votes, k=20)
-    assert Summary.of(worse, [0, 1, 2]).behind == "Behind: '3', 0.0 % of 100 certified at attack size 1."
+    assert Summary(worse, [0, 1, 2]).behind == "Behind: '3', 0.0 % of 100 certified at attack size 1."
 
 
 @pytest.mark.parametrize("limits", [PICTURES, ROWS])

@@ -15,9 +15,8 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes, certify, load
 from poisonproof.cli.main import main
 from poisonproof.errors import DamagedFileError
-from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import run
+from poisonproof.runs.run import damage, run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
 from poisonproof.system.parallel import WorkerDiedError
 from poisonproof.system.progress import watched

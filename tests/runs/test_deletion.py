@@ -62,9 +62,9 @@ def stop(*rest, **more):
 @pytest.mark.parametrize(
     "place",
     [
-        "poisonproof.runs.folder._forget_conclusions",
+        "poisonproof.runs.run._forget_conclusions",
         "poisonproof.training.members.train_and_vote",
-        "poisonproof.runs.vote_cache.write_block",
+        "poisonproof.runs.election.write_block",
         "poisonproof.runs.run.certify",
         "poisonproof.runs.manifest.Manifest.write",
         "poisonproof.runs.report.write_report",
@@ -87,7 +87,7 @@ def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home
 
 def test_an_interrupted_removal_is_finished_without_saying_it_again(home, run, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.vote_cache.write_block", stop)
+        patch.setattr("poisonproof.runs.election.write_block", stop)
         with pytest.raises(Stop):
             update(run, "--remove", "3,17")
     update(run)

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import poisonproof
 from fish import rows, write_rows
-from poisonproof.runs.folder import only_writer
+from poisonproof.runs.run import only_writer
 
 pytestmark = pytest.mark.posix
 

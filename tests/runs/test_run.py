@@ -25,10 +25,9 @@ from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.runs.election import threat_model
-from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.report import write_report
-from poisonproof.runs.run import run
+from poisonproof.runs.run import damage, run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled import FEATURES, POOLED_FILES
 from tests.helpers.premises import in_words
@@ -90,7 +89,7 @@ def test_a_run_holds_what_the_estimator_says(whole):
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):
-    import poisonproof.runs.vote_cache as module
+    import poisonproof.runs.election as module
 
     real, calls = module.write_arrays, []
 
@@ -159,7 +158,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_another_machine_is_said(whole, monkeypatch):
-    monkeypatch.setattr("poisonproof.runs.vote_cache.environment", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr("poisonproof.runs.election.environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)
     assert any("begun with another" in line and "numpy" in line for line in said)
 

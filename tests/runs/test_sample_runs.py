@@ -14,9 +14,8 @@ from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, S
 from poisonproof.ballots import election
 from poisonproof.ballots.maps import MAPS, map_for, map_of, record_of
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import Manifest, RunSettings
-from poisonproof.runs.run import run
+from poisonproof.runs.run import damage, run
 from tables import wine_rows, write_csv
 
 UNITS = {"alcohol": 0.5, "malic_acid": 1.0, "shade": "category"}

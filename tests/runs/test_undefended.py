@@ -76,8 +76,8 @@ def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
     accuracy = undefended.Lesson.accuracy
     monkeypatch.setattr(undefended.Lesson, "accuracy", lambda *args: trained.append(1) or accuracy(*args))
     both = Undefended.of(prepare(model, images, labels), data)
-    assert both.same == both.strong
-    assert both.strong_words == "the preset glyphs (the same)"
+    assert both.undefended_accuracy == both.strong_undefended_accuracy
+    assert both.strong_undefended == "the preset glyphs (the same)"
     assert len(trained) == 1
 
 

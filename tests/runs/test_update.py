@@ -285,7 +285,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
     start(tmp_path / "run", WINE)
     changed = WINE.without([4])
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.vote_cache.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("poisonproof.runs.election.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             start(tmp_path / "run", changed, update=True)
     assert read_record(tmp_path / "run" / "manifest.json")["status"] == "changing"

@@ -17,7 +17,7 @@ from poisonproof import FiniteAggregationClassifier
 from poisonproof.runs.answers import SavedRun
 from poisonproof.runs.election import FittedEnsemble
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema
-from poisonproof.serving.bodies import BodyReader
+from poisonproof.serving.app import BodyReader
 from tables import wine_rows, write_csv
 
 pytest.importorskip("starlette", reason="NOTHING SERVED: pip install '.[serve]'")

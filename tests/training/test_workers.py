@@ -17,9 +17,8 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, load
 from poisonproof.cli.main import main
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.runs.folder import only_writer
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import run
+from poisonproof.runs.run import only_writer, run
 from poisonproof.system.parallel import PREFIX, full_disk, scratch_folder, sweep_scratch
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

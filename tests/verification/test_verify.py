@@ -28,9 +28,8 @@ from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.runs.election import threat_model
-from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import run
+from poisonproof.runs.run import damage, run
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_record
 from poisonproof.verification import fields
 from poisonproof.verification.checks import threat_model as plain_threat_model

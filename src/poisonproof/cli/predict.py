@@ -174,9 +174,9 @@ def keep_votes(opened: RunAndData, data: Path, out: Path | None, json: bool) -> 
 def types_vouched_for(run: Path, user_code: UserCode) -> list[str]:
     """Types that the user vouches for by naming their own learner, or their own encoder, again."""
     from poisonproof.learners.presets import is_object_name, load_learner
-    from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import FILE, Manifest
     from poisonproof.runs.recipe import encoder_named_again, encoder_of, is_own, learner_named_again
+    from poisonproof.runs.run import check_plain
     from poisonproof.training.model_files import types_of
 
     check_plain(run)

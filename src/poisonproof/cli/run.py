@@ -131,11 +131,11 @@ def run(
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     voters.check()
-    followed = Followed.of(ensemble, voters, read, attack_size)
+    followed = follow(ensemble, voters, read, attack_size)
     if followed is not None:
         ensemble, voters = followed.ensemble, followed.voters
         attack_size = followed.record["attack_size"] if attack_size is None else attack_size
-    made = (prepare if voters.train else prepare_voters)(ensemble, voters, read, followed)
+    made = prepare(ensemble, voters, read, followed)
     recipe = replace(made.recipe, attack_size=attack_size, plan=None if followed is None else followed.record)
     settings = RunSettings(
         votes_only, rankings, undefended, resume, recipe=recipe.as_dict(), max_memory=made.max_memory
@@ -159,60 +159,67 @@ class Made(NamedTuple):
 def prepare(
     ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
 ) -> Made:
-    """Read the data, unless a pilot did, and put the ensemble together, as the command line says."""
+    """Read the data, unless a pilot did, and put the classifier together, as the command line says."""
     from poisonproof.core.split import Split
     from poisonproof.core.spread import Spread
     from poisonproof.display import bytes_of
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.prepared import split_of
-    from poisonproof.runs.folder import refuse_another, refuse_strangers
     from poisonproof.runs.recipe import NONE, Recipe, encoder_for, open_partitions, with_learner
+    from poisonproof.runs.run import refuse_another, refuse_strangers
     from poisonproof.system.progress import watched
     from poisonproof.training.engine import engine_of
 
+    def opened() -> Dataset:
+        known = None if followed is None else followed.samples
+        return options.open_data(ensemble.data, ensemble.data_dir, read) if known is None else known
+
     output.warnings_as_notes()
+    if not voters.train:
+        ensemble.refuse_for(f"--method {voters.method}")
+        samples = opened()
+        if followed is not None:
+            followed.check(samples)
+        model = voters.classifier(samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
+        folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
+        return Made(Recipe(ensemble.data, read, encoder=ensemble.encoder or NONE), samples, model, folder)
     most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
     spread = options.parse_spread(ensemble.spread) if ensemble.spread else None
-    source = None if most is None else Recipe(ensemble.data, read).table()
-    if source is not None:
-        samples = source.outline()
-        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
-        samples, estimator = with_learner(samples, ensemble.learner, encoder)
-        source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
-    if source is None:
-        opened = None if followed is None else followed.samples
-        samples = opened or options.open_data(ensemble.data, ensemble.data_dir, read)
-        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
-        samples, estimator = with_learner(samples, ensemble.learner, encoder)
+    table = None if most is None else Recipe(ensemble.data, read).table()
+    samples = opened() if table is None else table.outline()
+    encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
+    samples, estimator = with_learner(samples, ensemble.learner, encoder)
+    if table is not None and engine_of(estimator).pooled:  # which bounds its own memory
+        table, (samples, estimator) = None, with_learner(opened(), ensemble.learner, encoder)
     recipe = Recipe(
         ensemble.data,
         read,
         ensemble.learner,
         NONE if encoder is None else encoder,
-        max_memory=None if source is None else ensemble.max_memory,
+        max_memory=None if table is None else ensemble.max_memory,
     )
-    if samples.train.groups is not None and ensemble.split != "content":
+    grouped = samples.train.groups is not None
+    if grouped and ensemble.split != "content":
         raise PoisonproofError(
             f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
         )
-    kind = "group" if samples.train.groups is not None else ensemble.split
     model = FiniteAggregationClassifier(
         estimator,
         k=ensemble.k,
         d=ensemble.d,
         spread=spread,
-        split=Split(kind, samples.dtype, samples.n_features),  # type: ignore[arg-type]
+        split=Split("group" if grouped else ensemble.split, samples.dtype, samples.n_features),  # type: ignore[arg-type]
         classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=ensemble.n_jobs,
     )
     spread = spread or Spread.random(ensemble.k, ensemble.d)
     name = f"{samples.name}-k{str(round(spread.k, 1)).removesuffix('.0')}-d{spread.d}"
     folder = ensemble.out or Path("runs") / name
-    if source is not None:
+    if table is not None:
         refuse_strangers(folder)
         refuse_another(folder, spread)
         with progress_bar("reading") as progress, watched(progress):
-            samples = open_partitions(recipe, source, samples, estimator, spread, split_of(model), folder)
+            samples = open_partitions(recipe, table, samples, estimator, spread, split_of(model), folder)
         for note in samples.notes:
             output.note(note)
     if followed is not None:
@@ -220,46 +227,17 @@ def prepare(
     return Made(recipe, samples, model, folder, most)
 
 
-def prepare_voters(
-    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
-) -> Made:
-    """Read the data, unless a pilot did, and put the classifier together whose voters are not trained."""
-    from poisonproof.runs.recipe import NONE, Recipe
-
-    output.warnings_as_notes()
-    ensemble.refuse_for(f"--method {voters.method}")
-    opened = None if followed is None else followed.samples
-    samples = opened or options.open_data(ensemble.data, ensemble.data_dir, read)
-    if followed is not None:
-        followed.check(samples)
-    model = voters.classifier(samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
-    folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
-    return Made(Recipe(ensemble.data, read, encoder=ensemble.encoder or NONE), samples, model, folder)
-
-
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.core.certificate import attack_sizes
-    from poisonproof.runs.summary import (
-        RareClass,
-        Summary,
-        asked_size,
-        beside_plan,
-        broken_promise,
-        headline_size,
-        premises_in_short,
-    )
+    from poisonproof.runs.report import Summary, asked_size, beside_plan, broken_promise, premises_in_short
 
-    certificate, requested = outcome.certificate, asked_size(outcome)
+    certificate, requested, planned = outcome.certificate, asked_size(outcome), beside_plan(outcome)
     sizes = sorted({*attack_sizes(certificate), *([] if requested is None else [requested])})
-    summary = Summary.of(outcome, sizes, requested)
-    scarcity, planned = RareClass.of(outcome, headline_size(outcome)), beside_plan(outcome)
-    if (broken := broken_promise(outcome)) is not None:
-        output.note(f"WARNING: {broken}")
-    if summary.warning is not None:
-        output.note(f"WARNING: {summary.warning}")
-    if scarcity is not None:
-        output.note(scarcity.sentence)
+    summary = Summary(outcome, sizes, requested)
+    for warning in (broken_promise(outcome), summary.warning):
+        if warning is not None:
+            output.note(f"WARNING: {warning}")
     if json:
         output.print_json(
             {
@@ -271,22 +249,20 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "strong_undefended": outcome.manifest.strong_undefended,
                 "base_accuracy": outcome.base_accuracy,
                 **summary.as_dict(),
-                "rare_class": None if scarcity is None else scarcity.as_dict(),
                 "premises": [premise.words for premise in outcome.manifest.premises or ()],
                 "seconds": outcome.seconds,
-                "plan": {figure.name: figure.as_dict() for figure in planned} or None,
+                "plan": {one.name: {"predicted": one.predicted, "obtained": one.obtained} for one in planned} or None,
             }
         )
         return
     name, voters = outcome.manifest.settings.name, outcome.election.in_title(certificate)
     output.print_table(f"{name}: {len(certificate)} test samples, {voters}", *summary.table(), left=1)
     output.print_line(summary.line)
-    if scarcity is None and summary.behind is not None:
+    if summary.behind is not None:
         output.print_line(summary.behind)
     if planned:
-        output.print_line(
-            f"Promised by the plan: {planned[-1].cells()[0]} balanced; came out: {planned[-1].cells()[1]}."
-        )
+        promised, obtained, _ = planned[-1].cells()
+        output.print_line(f"Promised by the plan: {promised} balanced; came out: {obtained}.")
     output.note(premises_in_short(outcome))
     output.note(f"report: {report}")
 
@@ -308,87 +284,72 @@ class Followed:
     plan: Plan | None = None
     samples: Dataset | None = None
 
-    @classmethod
-    def of(
-        cls, ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, attack_size: int | None
-    ) -> Followed | None:
-        """The plan that the options ask for; None if they say themselves who votes and how."""
-        if ensemble.plan is not None:
-            return cls._from_file(ensemble.plan, ensemble, voters)
-        methods = {AUTO: None, ENSEMBLE: (ENSEMBLE,)}
-        own = [name for name in ensemble.given_of_base_classifiers if name != "learner"]
-        if voters.method == AUTO:
-            ensemble.refuse_for("--method auto")
-        elif voters.method not in (None, ENSEMBLE) or not attack_size or {"k", "spread"} & {*own}:
-            return None
-        if not attack_size:
-            raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
-        if "max_memory" in own:
-            raise PoisonproofError("With --max-memory no pilot is made; say --k, or give a --plan of the same data.")
-        return cls._by_pilot(ensemble, voters, read, attack_size, methods.get(voters.method or AUTO))
-
-    @classmethod
-    def _from_file(cls, path: Path, ensemble: EnsembleOptions, voters: VoterOptions) -> Followed:
-        from poisonproof.planning.plan import Plan
-
-        plan = Plan.load(path)
-        twice = [name for name in SAID_BY_PLAN if name in ensemble.given_of_base_classifiers]
-        twice += ["method"] * (voters.method is not None)
-        if twice:
-            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
-        ensemble = replace(ensemble, learner=plan.learner_name)
-        return cls(*_as_typed(ensemble, voters, plan.followed()), plan.followed(), plan)
-
-    @classmethod
-    def _by_pilot(
-        cls,
-        ensemble: EnsembleOptions,
-        voters: VoterOptions,
-        read: ReadOptions,
-        attack_size: int,
-        methods: tuple[str, ...] | None,
-    ) -> Followed:
-        from poisonproof.planning.plan import plan
-        from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
-        from poisonproof.system.progress import watched
-
-        output.warnings_as_notes()
-        samples = options.open_data(ensemble.data, ensemble.data_dir, read)
-        ensemble = replace(ensemble, out=ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}")
-        assert ensemble.out is not None
-        if (earlier := _earlier(ensemble.out)) is not None:
-            return cls(*_as_typed(ensemble, voters, earlier), earlier, None, samples)
-        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
-        estimator = with_learner(samples, ensemble.learner, encoder, quiet=True)[1]
-        with output.progress_bar("pilot") as progress, watched(progress):
-            found = plan(
-                samples,
-                attack_size,
-                estimator,
-                methods=methods,
-                features=None if encoder is None else encoder_of(encoder),
-                learner_name=ensemble.learner,
-                n_jobs=ensemble.n_jobs,
-            )
-        record = found.followed()
-        output.note(f"method: {record['why']}; --method chooses another")
-        if record["method"] != ENSEMBLE and encoder is not None:
-            ensemble = replace(ensemble, encoder=encoder)
-        return cls(*_as_typed(ensemble, voters, record), record, found, samples)
-
     def check(self, samples: Dataset, estimator: Any = None) -> None:
         """Refuse data that the plan was not made on."""
         if self.plan is not None:
             self.plan.check(samples, estimator)
 
 
-def _as_typed(
-    ensemble: EnsembleOptions, voters: VoterOptions, followed: dict[str, Any]
-) -> tuple[EnsembleOptions, VoterOptions]:
-    method, parameters = followed["method"], followed["parameters"]
+def follow(
+    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, attack_size: int | None
+) -> Followed | None:
+    """The plan that the options ask for, from a file or by a pilot; None if they say themselves who votes and how."""
+    from poisonproof.planning.plan import Plan, plan
+    from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
+    from poisonproof.system.progress import watched
+
+    if ensemble.plan is not None:
+        found = Plan.load(ensemble.plan)
+        twice = [name for name in SAID_BY_PLAN if name in ensemble.given_of_base_classifiers]
+        twice += ["method"] * (voters.method is not None)
+        if twice:
+            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
+        return _followed(replace(ensemble, learner=found.learner_name), voters, found.followed(), found)
+    own = {name for name in ensemble.given_of_base_classifiers if name != "learner"}
+    if voters.method == AUTO:
+        ensemble.refuse_for("--method auto")
+    elif voters.method not in (None, ENSEMBLE) or not attack_size or {"k", "spread"} & own:
+        return None
+    if not attack_size:
+        raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
+    if "max_memory" in own:
+        raise PoisonproofError("With --max-memory no pilot is made; say --k, or give a --plan of the same data.")
+    output.warnings_as_notes()
+    samples = options.open_data(ensemble.data, ensemble.data_dir, read)
+    out = ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}"
+    ensemble = replace(ensemble, out=out)
+    if (earlier := _earlier(out)) is not None:
+        return _followed(ensemble, voters, earlier, None, samples)
+    encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
+    with progress_bar("pilot") as progress, watched(progress):
+        found = plan(
+            samples,
+            attack_size,
+            with_learner(samples, ensemble.learner, encoder, quiet=True)[1],
+            methods=(ENSEMBLE,) if voters.method == ENSEMBLE else None,
+            features=None if encoder is None else encoder_of(encoder),
+            learner_name=ensemble.learner,
+            n_jobs=ensemble.n_jobs,
+        )
+    record = found.followed()
+    output.note(f"method: {record['why']}; --method chooses another")
+    if record["method"] != ENSEMBLE and encoder is not None:
+        ensemble = replace(ensemble, encoder=encoder)
+    return _followed(ensemble, voters, record, found, samples)
+
+
+def _followed(
+    ensemble: EnsembleOptions,
+    voters: VoterOptions,
+    record: dict[str, Any],
+    plan: Plan | None,
+    samples: Dataset | None = None,
+) -> Followed:
+    """The options as if a choice had been typed."""
+    method, parameters = record["method"], record["parameters"]
     if method == ENSEMBLE:
         ensemble = replace(ensemble, k=int(parameters["k"]), d=int(parameters["d"]))
-    return ensemble, voters.following(method, parameters)
+    return Followed(ensemble, voters.following(method, parameters), record, plan, samples)
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -35,13 +36,6 @@ EXAMPLES = {
     "attest": "Example: `poisonproof attest runs/digits --out runs/digits-evidence --key key.pem`",
     "gate": "Example: `poisonproof gate runs/digits --attack-size 10 --certified-fraction 0.8 --require-verified`",
 }
-DataToCheck = Annotated[
-    str | None,
-    options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
-]
-Retrain = Annotated[
-    int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
-]
 
 
 class SignatureResult(NamedTuple):
@@ -58,14 +52,138 @@ class DataAtHand(NamedTuple):
     source: str
 
 
+@dataclass(frozen=True)
+class Named:
+    """What a user names to check a run: its data, what of it is their own code, because importing that runs it, and how
+    much is trained again."""
+
+    data: Annotated[
+        str | None,
+        options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
+    ] = None
+    test: options.TestFile = None
+    data_dir: options.DataDir = None
+    learner: options.LearnerAgain = None
+    encoder: options.EncoderAgain = None
+    retrain: Annotated[
+        int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
+    ] = 0
+
+    def at_hand(self, path: Path, *, given: bool = False) -> DataAtHand:
+        """The data that were given; otherwise those that the run names, if they are there and have its digests."""
+        if given or self.data is not None:
+            return self._given(path)
+        is_run = os.path.lexists(path / "manifest.json")
+        if not self.retrain and not is_run:
+            return DataAtHand(None, "no data")
+        try:
+            named = self._of_manifest(path)
+        except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
+            if self.retrain and not is_run:
+                raise
+            return DataAtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
+        if named is None:
+            return DataAtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
+        return _with_words(named, NAMED)
+
+    def _given(self, path: Path) -> DataAtHand:
+        """The data that were given, unless the run does not say how to read them: that is a fault of its files."""
+        from poisonproof.runs.recipe import saved_recipe
+
+        why = "the data given were not read, because the run does not say how"
+        try:
+            recipe = _manifest_of(path).get("recipe")
+            own_tests = bool(recipe) and saved_recipe(path, strict=False)[1].read.test is not None
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            return DataAtHand(None, f"{why} ({error})")
+        if own_tests and self.data is not None and self.test is None:
+            return DataAtHand(None, "the test samples of the run are no part of DATA; name their file with --test.")
+        try:
+            return _with_words(self._read(path), "the data given", self.test)
+        except (TypeError, LookupError, AttributeError) as error:
+            return DataAtHand(None, f"{why} ({error})")
+        except PoisonproofError as error:
+            if recipe or not path.is_dir():
+                raise
+            return DataAtHand(None, f"{why} ({error})")
+
+    def _of_manifest(self, path: Path) -> Dataset | None:
+        """The data that a manifest names, which may be anybody's; None if their digests are not those it states."""
+        manifest = _manifest_of(path)
+        recipe = manifest.get("recipe") or {}
+        for name in (recipe.get("data"), *(recipe.get("read", {}).get(option) for option in ("test", "schema"))):
+            if name is not None:
+                _refuse_odd_files(Path(name))
+        named = self._read(path)
+        stated = {name: digest for name, digest in manifest["settings"]["dataset"].items() if name != "name"}
+        return named if named.digests() == stated else None
+
+    def _read(self, path: Path) -> Dataset:
+        """Of a run, read as the run read it; of a loose certificate, by name."""
+        from poisonproof.data.reading import load
+        from poisonproof.runs.recipe import reopen
+
+        manifest = _manifest_of(path)
+        if manifest.get("recipe"):
+            return reopen(path, self.data, self.data_dir, test=self.test, strict=False).dataset
+        name = self.data or manifest.get("settings", {}).get("dataset", {}).get("name")
+        if name is None:
+            raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")
+        return load(name, self.data_dir)
+
+    def estimator(self, path: Path) -> Any:
+        """The learner of a run, where it takes more than a preset to make it; None where the checker finds it."""
+        from poisonproof.learners.presets import HEAD, is_object_name, load_learner, preset
+        from poisonproof.runs.recipe import NONE, encoder_named_again, encoder_of, must_be_named
+
+        recipe = _manifest_of(path).get("recipe")
+        recipe = recipe if isinstance(recipe, dict) else {}
+        of_run, name = recipe.get("encoder"), recipe.get("learner")
+        head = None if self.learner is None else load_learner(self.learner)
+        if self.encoder is None and (of_run in (None, NONE) or must_be_named(of_run)):
+            return head
+        if head is None and (is_object_name(name) or name not in (None, *registry.names("learners"))):
+            return None
+        encoder = encoder_named_again(path, of_run, self.encoder)
+        head = preset(name or HEAD) if head is None else head
+        return head if encoder is None else registry.in_front(encoder_of(encoder, cached=False), head)
+
+
+def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> DataAtHand:
+    """These data, with where they and their test samples come from."""
+    tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.code == "test-samples"]
+    return DataAtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
+
+
+def _manifest_of(path: Path) -> dict[str, Any]:
+    """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
+    from poisonproof.errors import DamagedFileError
+    from poisonproof.system.archives import NoRegularFileError
+    from poisonproof.system.files import read_record
+
+    try:
+        return read_record(path / "manifest.json")
+    except (FileNotFoundError, NotADirectoryError, DamagedFileError, NoRegularFileError):
+        return {}
+
+
+def _refuse_odd_files(path: Path) -> None:
+    """A pipe or a device that a stranger's manifest names is not waited for, wherever it lies below a folder."""
+    if not path.exists():
+        return
+    places = (Path(place) / name for place, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
+    for count, place in enumerate(places):
+        if count > MOST_ENTRIES:
+            raise PoisonproofError(f"{path} holds more than {MOST_ENTRIES} files")
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+            raise PoisonproofError(f"{place} is no regular file")
+
+
+@options.taking("named", Named)
 def verify(
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
-    data: DataToCheck = None,
+    named: Named,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
-    test: options.TestFile = None,
-    data_dir: options.DataDir = None,
-    learner: options.LearnerAgain = None,
-    encoder: options.EncoderAgain = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +193,6 @@ def verify(
     ask: Annotated[
         bool, typer.Option("--ask/--no-ask", help="Ask the kept base classifiers whether they vote as stated.")
     ] = True,
-    retrain: Retrain = 0,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Of the draws; by default a fresh one, which no forger can know."),
@@ -117,31 +234,30 @@ def verify(
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    given = data is not None or options.typed("data_dir")
-    if test is not None and data is None:
+    if named.test is not None and named.data is None:
         raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
-    data_at_hand = _data_at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
-    if data_at_hand.dataset is None and path.is_dir():
-        output.note(data_at_hand.source)
+    at_hand = named.at_hand(path, given=options.typed("data_dir"))
+    if at_hand.dataset is None and path.is_dir():
+        output.note(at_hand.source)
     with progress_bar("checking") as progress:
         verdict = poisonproof.verify(
             path,
             votes=votes,
-            data=data_at_hand.dataset,
+            data=at_hand.dataset,
             sample=sample,
             ask=ask,
-            retrain=retrain,
+            retrain=named.retrain,
             seed=seed,
             formal=formal,
             witness=witness,
             max_bytes=int(max_size * 1e9),
-            source=data_at_hand.source,
-            estimator=_learner_of(path, learner, encoder),
+            source=at_hand.source,
+            estimator=named.estimator(path),
             progress=progress,
         )
     signed = None
     if signature is not None:
-        signed = _check_signed(path, signature, evidence, data_at_hand.dataset, verdict)
+        signed = _check_signed(path, signature, evidence, at_hand.dataset, verdict)
     elif evidence is not None:
         raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
     if json:
@@ -192,8 +308,8 @@ def audit(
     """
     options.check_run(run)
     import poisonproof
-    from poisonproof.runs.folder import only_writer
     from poisonproof.runs.recipe import UserCode, reopen
+    from poisonproof.runs.run import only_writer
     from poisonproof.system.files import write_record
     from poisonproof.system.progress import watched
 
@@ -230,8 +346,10 @@ def audit(
         raise typer.Exit(VIOLATED)
 
 
+@options.taking("named", Named)
 def attest(
     run: options.Run,
+    named: Named,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write into; by default RUN-evidence, beside the run.")
     ] = None,
@@ -239,12 +357,6 @@ def attest(
         Path | None,
         typer.Option("--key", help="Private key (PEM; ed25519 or ECDSA) to sign with. See docs/evidence.md."),
     ] = None,
-    dataset: DataToCheck = None,
-    test: options.TestFile = None,
-    data_dir: options.DataDir = None,
-    learner: options.LearnerAgain = None,
-    encoder: options.EncoderAgain = None,
-    retrain: Retrain = 0,
     json: options.Json = False,
 ) -> None:
     """Verify a run, compute every figure again, and write evidence about it.
@@ -259,7 +371,7 @@ def attest(
     from poisonproof.evidence.signing import private_key, write
 
     signer = None if key is None else private_key(key)
-    facts = _verified_facts(run, dataset, data_dir, retrain, CustomParts(learner, encoder, test))
+    facts = _verified_facts(run, named)
     folder = folder_beside(run) if out is None else out
     written = write(facts, folder, signer)
     if json:
@@ -273,8 +385,10 @@ def attest(
         output.note("the evidence is not signed; --key FILE signs it.")
 
 
+@options.taking("named", Named)
 def gate(
     run: options.Run,
+    named: Named,
     attack_size: Annotated[
         list[int] | None, typer.Option("--attack-size", min=0, help="How many poisons; may be given several times.")
     ] = None,
@@ -307,12 +421,6 @@ def gate(
             help="Voters must have been heard: base classifiers asked or trained again, samples counted again.",
         ),
     ] = False,
-    dataset: DataToCheck = None,
-    test: options.TestFile = None,
-    data_dir: options.DataDir = None,
-    learner: options.LearnerAgain = None,
-    encoder: options.EncoderAgain = None,
-    retrain: Retrain = 0,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -331,16 +439,15 @@ def gate(
         raise PoisonproofError(
             f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}."
         )
-    parts = CustomParts(learner, encoder, test)
     thresholds = Thresholds(
         tuple(zip(sizes, shares, strict=True)),
         None if clean is None else _share(clean, "--clean"),
         plain,
         allow_constant,
-        None if max_drop_from is None else _baseline(max_drop_from, dataset, data_dir, parts),
+        None if max_drop_from is None else _baseline(max_drop_from, named),
         require_verified,
     )
-    facts = _verified_facts(run, dataset, data_dir, retrain, parts)
+    facts = _verified_facts(run, named)
     checked = conditions(facts, thresholds)
     if junit is not None:
         write_bytes(junit, as_junit(facts, checked))
@@ -358,15 +465,20 @@ def gate(
         raise typer.Exit(NOT_MET)
 
 
-def _baseline(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, parts: CustomParts) -> Baseline:
+def _baseline(given: tuple[Path, str], named: Named) -> Baseline:
     """The other run; a learner or encoder that was named again is its own only if it says so."""
     from poisonproof.evidence.gate import Baseline
 
     other, most = given
     share, recipe = _share(most, "--max-drop-from"), _manifest_of(other).get("recipe") or {}
-    named = {**recipe, "test": parts.test if (recipe.get("read") or {}).get("test") else None}
-    same = {name: value if named.get(name) == value else None for name, value in parts._asdict().items()}
-    return Baseline(_verified_facts(other, dataset, data_dir, parts=CustomParts(**same)), share)
+    same = replace(
+        named,
+        learner=named.learner if recipe.get("learner") == named.learner else None,
+        encoder=named.encoder if recipe.get("encoder") == named.encoder else None,
+        test=named.test if (recipe.get("read") or {}).get("test") else None,
+        retrain=0,
+    )
+    return Baseline(_verified_facts(other, same), share)
 
 
 def _share(text: str, option: str) -> Fraction:
@@ -379,32 +491,21 @@ def _share(text: str, option: str) -> Fraction:
     return share
 
 
-class CustomParts(NamedTuple):
-    """What of a run has to be named again: somebody's own code, because importing it runs it, and a file of tests."""
-
-    learner: str | None = None
-    encoder: str | None = None
-    test: Path | None = None
-
-
-def _verified_facts(
-    run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0, parts: CustomParts | None = None
-) -> Facts:
+def _verified_facts(run: Path, named: Named) -> Facts:
     """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
     options.check_run(run)
     import poisonproof
     from poisonproof.evidence.facts import gather
     from poisonproof.verification.verdict import CheckFailed
 
-    learner, encoder, test = parts or CustomParts()
-    data = _data_at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0, test=test)
+    data = named.at_hand(run)
     with progress_bar("checking") as progress:
         verdict = poisonproof.verify(
             run,
             data=data.dataset,
-            retrain=retrain,
+            retrain=named.retrain,
             source=data.source,
-            estimator=_learner_of(run, learner, encoder),
+            estimator=named.estimator(run),
             progress=progress,
         )
     if data.dataset is None and verdict.consistent:
@@ -434,118 +535,3 @@ def _check_signed(
         return SignatureResult(signed=True, signature=check_signed(path, evidence or folder_beside(path), key, facts))
     except CheckFailed as error:
         return SignatureResult(signed=False, signature=str(error))
-
-
-def _data_at_hand(
-    path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool, test: Path | None = None
-) -> DataAtHand:
-    """The data that were given; otherwise those that the run names, if they are there and have its digests."""
-    if given:
-        return _given(path, data, data_dir, test)
-    if not needed and not os.path.lexists(path / "manifest.json"):
-        return DataAtHand(None, "no data")
-    try:
-        named = _named_data(path, data_dir)
-    except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
-        if needed and not os.path.lexists(path / "manifest.json"):
-            raise
-        return DataAtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
-    if named is None:
-        return DataAtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
-    return _with_words(named, NAMED)
-
-
-def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> DataAtHand:
-    """These data, with where they and their test samples come from."""
-    tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.code == "test-samples"]
-    return DataAtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
-
-
-def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | None) -> DataAtHand:
-    """The data that were given, unless the run does not say how to read them: that is a fault of its files."""
-    from poisonproof.runs.recipe import saved_recipe
-
-    why = "the data given were not read, because the run does not say how"
-    try:
-        recipe = _manifest_of(path).get("recipe")
-        own_tests = bool(recipe) and saved_recipe(path, strict=False)[1].read.test is not None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        return DataAtHand(None, f"{why} ({error})")
-    try:
-        if own_tests and data is not None and test is None:
-            return DataAtHand(None, "the test samples of the run are no part of DATA; name their file with --test.")
-        return _with_words(_data(path, data, data_dir, test), "the data given", test)
-    except (TypeError, LookupError, AttributeError) as error:
-        return DataAtHand(None, f"{why} ({error})")
-    except PoisonproofError as error:
-        if recipe or not path.is_dir():
-            raise
-        return DataAtHand(None, f"{why} ({error})")
-
-
-def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
-    """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
-    manifest = _manifest_of(path)
-    recipe = manifest.get("recipe") or {}
-    for name in (recipe.get("data"), *(recipe.get("read", {}).get(option) for option in ("test", "schema"))):
-        if name is not None:
-            _refuse_odd_files(Path(name))
-    named = _data(path, None, data_dir)
-    stated = {name: digest for name, digest in manifest["settings"]["dataset"].items() if name != "name"}
-    return named if named.digests() == stated else None
-
-
-def _manifest_of(path: Path) -> dict[str, Any]:
-    """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
-    from poisonproof.errors import DamagedFileError
-    from poisonproof.system.archives import NoRegularFileError
-    from poisonproof.system.files import read_record
-
-    try:
-        return read_record(path / "manifest.json")
-    except (FileNotFoundError, NotADirectoryError, DamagedFileError, NoRegularFileError):
-        return {}
-
-
-def _refuse_odd_files(path: Path) -> None:
-    """A pipe or a device that a stranger's manifest names is not waited for, wherever it lies below a folder."""
-    if not path.exists():
-        return
-    places = (Path(place) / name for place, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
-    for count, place in enumerate(places):
-        if count > MOST_ENTRIES:
-            raise PoisonproofError(f"{path} holds more than {MOST_ENTRIES} files")
-        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
-            raise PoisonproofError(f"{place} is no regular file")
-
-
-def _learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
-    """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
-    from poisonproof.learners.presets import HEAD, is_object_name, load_learner, preset
-    from poisonproof.runs.recipe import NONE, encoder_named_again, encoder_of, must_be_named
-
-    recipe = _manifest_of(path).get("recipe")
-    recipe = recipe if isinstance(recipe, dict) else {}
-    of_run, name = recipe.get("encoder"), recipe.get("learner")
-    head = None if learner is None else load_learner(learner)
-    if encoder is None and (of_run in (None, NONE) or must_be_named(of_run)):
-        return head
-    if head is None and (is_object_name(name) or name not in (None, *registry.names("learners"))):
-        return None
-    encoder = encoder_named_again(path, of_run, encoder)
-    head = preset(name or HEAD) if head is None else head
-    return head if encoder is None else registry.in_front(encoder_of(encoder, cached=False), head)
-
-
-def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:
-    """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
-    from poisonproof.data.reading import load
-    from poisonproof.runs.recipe import reopen
-
-    manifest = _manifest_of(path)
-    if manifest.get("recipe"):
-        return reopen(path, given, data_dir, test=test, strict=False).dataset
-    name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
-    if name is None:
-        raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")
-    return load(name, data_dir)

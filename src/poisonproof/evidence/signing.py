@@ -30,7 +30,7 @@ from poisonproof.evidence.documents import (
     violation,
 )
 from poisonproof.evidence.facts import MANIFEST, Facts, artefacts_of
-from poisonproof.runs.folder import REPORT
+from poisonproof.runs.run import REPORT
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import read_record, sha256_of, write_bytes
 from poisonproof.verification.files import same, short

@@ -19,8 +19,8 @@ from poisonproof.core.certify import certify
 from poisonproof.data.reading import SCHEMAS
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.election import Fitted, election_named
-from poisonproof.runs.folder import check_plain
 from poisonproof.runs.manifest import FILE, Manifest
+from poisonproof.runs.run import check_plain
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.samples.schema import Schema, schema_from_dict

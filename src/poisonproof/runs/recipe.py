@@ -39,8 +39,8 @@ from poisonproof.learners.presets import (
 )
 from poisonproof.premises import Premise, declared_if
 from poisonproof.runs.election import election_named
-from poisonproof.runs.folder import PARTITIONS, check_plain
 from poisonproof.runs.manifest import FILE, Manifest
+from poisonproof.runs.run import PARTITIONS, check_plain
 from poisonproof.samples.schema import schema_from_dict
 from poisonproof.system.files import opening_only
 

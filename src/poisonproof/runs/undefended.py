@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,32 +42,25 @@ CHANGED = "none was trained since the training data changed; `poisonproof update
 class Undefended:
     """Test accuracies without any guarantee; None where something could not be trained, or was not asked for.
 
+    A manifest has entries of the same names.
+
     Attributes
     ----------
-    same : float or None
-        The learner of the base classifiers, trained on all training samples.
-    strong : float or None
-        What a practitioner would train: gradient boosting for tables, tf-idf with n-grams for texts, both where a
+    undefended_accuracy : float or None
+        Of the learner of the base classifiers, trained on all training samples.
+    strong_undefended_accuracy : float or None
+        Of what a practitioner would train: gradient boosting for tables, tf-idf with n-grams for texts, both where a
         table has columns of texts, the encoder head or the preset for images.
-    strong_words : str or None
+    strong_undefended : str or None
         What that is.
-    why_not : str or None
+    no_undefended : str or None
         Why nothing was trained, in words.
     """
 
-    same: float | None = None
-    strong: float | None = None
-    strong_words: str | None = None
-    why_not: str | None = None
-
-    def facts(self) -> dict[str, Any]:
-        """For a manifest."""
-        return {
-            "undefended_accuracy": self.same,
-            "strong_undefended_accuracy": self.strong,
-            "strong_undefended": self.strong_words,
-            "no_undefended": self.why_not,
-        }
+    undefended_accuracy: float | None = None
+    strong_undefended_accuracy: float | None = None
+    strong_undefended: str | None = None
+    no_undefended: str | None = None
 
     @classmethod
     def of(cls, ensemble: Prepared, dataset: Dataset) -> Undefended:
@@ -93,30 +86,20 @@ class Undefended:
         return cls(None, *_share_of(lesson, lesson.baseline()))
 
 
-def not_trained(manifest: Manifest, settings: RunSettings) -> Undefended:
-    """What is said where no undefended model was asked for: figures of an update belong to the same data, or to none.
+def before(manifest: Manifest, settings: RunSettings) -> Undefended | None:
+    """What is known without training: why nothing is trained, or the figures of the run before; None if nothing is.
 
-    ``manifest`` is that of the run before; one that is complete is of this very data.
+    ``manifest`` is that of the run before; one that is complete is of this very data, and figures of other data, or
+    made elsewhere, are not taken over.
     """
-    if not settings.update:
-        return Undefended(why_not=NOT_ASKED)
-    return Undefended(why_not=CHANGED) if manifest.status != "complete" else _kept(manifest)
-
-
-def trained_before(manifest: Manifest) -> Undefended | None:
-    """The figures of a run that is complete and goes on; None where they were not asked for, or made elsewhere."""
-    if manifest.status != "complete" or manifest.no_undefended or manifest.environment != environment():
+    complete = manifest.status == "complete"
+    if not settings.undefended and not settings.update:
+        return Undefended(no_undefended=NOT_ASKED)
+    if not settings.undefended and not complete:
+        return Undefended(no_undefended=CHANGED)
+    if settings.undefended and (not complete or manifest.no_undefended or manifest.environment != environment()):
         return None
-    return _kept(manifest)
-
-
-def _kept(manifest: Manifest) -> Undefended:
-    return Undefended(
-        manifest.undefended_accuracy,
-        manifest.strong_undefended_accuracy,
-        manifest.strong_undefended,
-        manifest.no_undefended,
-    )
+    return Undefended(**{field.name: getattr(manifest, field.name) for field in fields(Undefended)})
 
 
 class Baseline(NamedTuple):

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from poisonproof import Split, read
 from poisonproof.samples.cells import number_cell, text_cell, text_of
 from poisonproof.samples.schema import MISSING, TableSchema
-from poisonproof.serving.bodies import JSON, BodyReader
+from poisonproof.serving.app import JSON, BodyReader
 
 ZONE = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
 MOMENTS = [datetime.datetime(2026, 11, 16, 1, 2, 3, 456789), datetime.datetime(2026, 11, 16), None]
