@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split, audit, load
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from research import datasets
 from research.maps.digits import DigitFeatures
 

@@ -31,6 +31,9 @@ from poisonproof.ballots.distances import squared_lengths
 from poisonproof.ballots.maps import TableFeatures
 from poisonproof.ballots.voters import Described, Voters, count_cells, distances_between, nearest_voters
 from poisonproof.samples.convert import join_rows, take_rows
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from research import datasets
 from research.maps.digits import DigitFeatures
 

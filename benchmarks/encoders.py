@@ -13,6 +13,7 @@ import argparse
 import json
 import multiprocessing
 import resource
+import sys
 import tempfile
 import time
 import warnings
@@ -31,6 +32,9 @@ from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, che
 from poisonproof.data.dataset import held_out
 from poisonproof.encoders.encoded import in_front
 from poisonproof.system import determinism as threads
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from research.datasets import load
 
 HEADS = {

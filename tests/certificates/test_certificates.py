@@ -319,7 +319,7 @@ def test_printing_states_radii_and_premises():
         (
             lambda: certify(votes_of([[0, 0, 0]])).evaluate(["maybe"]).clean_accuracy,
             ValueError,
-            "'maybe' is not one of the 2",
+            "a label is 'maybe'",
         ),
         (
             lambda: certify(votes_of([[0, 0, 0]])).evaluate(["no", "no"]).clean_accuracy,

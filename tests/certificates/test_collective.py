@@ -181,7 +181,7 @@ def test_the_record_is_frozen_and_speaks():
         ({"attack_size": 1.0}, "whole number"),
         ({"attack_size": True}, "whole number"),
         ({"y": [0]}, "There are 2 predictions but 1 labels"),
-        ({"y": [0, 7]}, "Label 7 is not one of the 2 classes"),
+        ({"y": [6, 7]}, "None of the 2 labels is one of the 2 classes"),
         ({"time_limit": -1}, "'time_limit' must be a number of seconds ≥ 0. Got -1"),
         ({"time_limit": float("nan")}, "'time_limit' must be"),
         ({"time_limit": "long"}, "'time_limit' must be"),

@@ -313,7 +313,7 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "votes.npy", "--spread", "paper:5,3", "--method", "magic"), "'method' of certify"),
         (
             ("certify", "votes.npy", "--spread", "paper:5,3", "--labels", "odd.npy", "--classes", "4"),
-            "Label 9 is not one",
+            "None of the 30 labels is one",
         ),
         (
             ("certify", "votes.npy", "--spread", "paper:5,3", "--labels", "few.npy"),

@@ -9,11 +9,15 @@ from typer.testing import CliRunner
 
 from drawn import binomial
 from poisonproof import (
+    Dataset,
     FiniteAggregationClassifier,
+    PremiseWarning,
     Spread,
     Votes,
     certified_accuracy,
     certify,
+    run,
+    verify,
 )
 from poisonproof.cli.main import app
 from poisonproof.data.options import ReadOptions
@@ -42,12 +46,22 @@ def test_an_abstention_is_not_a_right_answer_to_an_unseen_label():
     votes = Votes(np.full((2, 5), 2), Spread.random(5, 1), ["a", "b"], classes_inferred=True)
     truth = votes.indices_of(["a", "c"])
     assert (votes.matrix == truth[:, None]).sum() == 0
-    with pytest.raises(ValueError, match="Label 'c' is not one of the 2 classes"):
-        Votes(votes.matrix, votes.spread, ["a", "b"]).indices_of(["a", "c"])
+    with pytest.warns(PremiseWarning, match="1 labels are none of the 2 classes and count as wrong; the first is 'c'"):
+        assert (Votes(votes.matrix, votes.spread, ["a", "b"]).indices_of(["a", "c"]) == truth).all()
     with pytest.raises(
         ValueError, match=r"None of the 2 labels is one of the 2 classes \(a label is 0, a class is 'a'\)"
     ):
         votes.indices_of([0, 1])
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_a_row_that_came_to_be_held_out_stops_no_run_where_the_model_declares_the_classes(tmp_path):
+    data = Dataset.of("animals", X, Y, TEST, TRUTH)
+    model = FiniteAggregationClassifier(GaussianNB(), k=9, d=1, classes=["ant", "bee"])
+    with pytest.warns(PremiseWarning, match="3 labels are none of the 2 classes"):
+        outcome = run(data, model, tmp_path / "run")
+    assert outcome.figures.clean_accuracy == 5 / 8
+    assert verify(tmp_path / "run", data=data).word == "VERIFIED"
 
 
 def test_a_shared_attack_and_a_stochastic_certificate_count_them_as_wrong():

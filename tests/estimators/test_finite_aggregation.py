@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from decimal import Decimal
 
 import joblib
 import numpy as np
@@ -552,14 +553,17 @@ class CountsThreads(ClassifierMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("make", [lambda: model(classes=None), lambda: BallotClassifier(near=3.0)])
-def test_a_label_with_half_a_surrogate_can_be_kept(tmp_path, make):
-    """`save` raised: no UTF-8 holds such a text."""
-    labels = [*map(str, Y[TRAIN]), "odd\ud800"]
+@pytest.mark.parametrize(
+    ("odd", "name"), [("odd\ud800", "odd\ufffd"), (np.timedelta64(3, "s"), 3_000_000), (Decimal("10.5"), 10.5)]
+)
+def test_a_label_that_no_file_holds_can_be_kept(tmp_path, make, odd, name):
+    """`save` raised: no UTF-8 holds half a surrogate, and JSON neither times nor decimals."""
+    labels = [*map(str, Y[TRAIN]), odd]
     fitted = make().fit(np.vstack([X[TRAIN], X[:1]]), labels)
     fitted.save(tmp_path / "model")
     loaded = type(fitted).load(tmp_path / "model")
     assert loaded.classes_.tolist() == fitted.classes_.tolist()
-    assert loaded.classes_[-1] == "odd\ufffd"
+    assert loaded.classes_[-1] == name
     assert fitted.certify(X[:5]).evaluate(labels[:5]).by_class(1)
     fitted.certify(X[:5]).save(tmp_path / "certificate.npz")
 

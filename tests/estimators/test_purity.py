@@ -115,8 +115,9 @@ def test_leaks_are_found_and_said_in_words(estimator, word):
     assert "checks found a leak" in str(report)
 
 
-def test_boolean_labels_are_no_leak():
-    assert check_estimator_purity(GaussianNB(), X, Y > 4).pure
+@pytest.mark.parametrize("labels", [Y > 4, [*(Y[:-2] > 4).tolist(), None, [1, 2]]], ids=["booleans", "odd ones"])
+def test_labels_of_any_type_are_no_leak(labels):
+    assert check_estimator_purity(GaussianNB(), X, labels).pure
 
 
 def test_too_little_to_check():

@@ -69,7 +69,7 @@ class Evaluation:
     truth : array (n_test,)
         The code of every label: its class, or, of labels that the training data has not shown, codes behind those.
     right : array (n_test,) of bool
-        Whether each prediction is the given label; with inferred classes, no prediction is a label they lack. An
+        Whether each prediction is the given label; no prediction is a label that the classes lack. An
         abstention is not right.
     labels : list
         The label of each code.

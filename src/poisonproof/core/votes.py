@@ -18,6 +18,7 @@ names to all others, and of two that it does not name nothing is known.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
+from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
-from poisonproof.premises import Premise, from_records, restated, to_records
+from poisonproof.premises import Premise, PremiseWarning, from_records, restated, to_records
 from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
 from poisonproof.system.archives import map_npy
 from poisonproof.system.determinism import in_threads
@@ -250,9 +252,10 @@ def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
 def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
     """Class index of each label.
 
-    A label that is none of the classes is refused where these were declared. Where they were read off the training
-    data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
-    leave such test samples out would let that sample change every share of the test set.
+    A label that is none of the classes gets `UNSEEN_LABEL`, which no prediction equals. Where classes were read off
+    the training data, one training sample more could make it a class, so to leave such test samples out would let that
+    sample change every share of the test set; where they were declared, a row that came to be held out would stop
+    whoever asks, so that is a warning.
     """
     if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
         raise PoisonproofError(
@@ -261,13 +264,15 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
     labels = one_by_one(y)
     indices = places_of(label_cells(labels), label_cells(classes.tolist()))
     unknown = np.flatnonzero(indices == UNSEEN_LABEL)
-    if len(unknown) and not inferred:
-        raise PoisonproofError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
     if len(unknown) and len(unknown) == len(labels):
         raise PoisonproofError(
             f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
             f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
         )
+    if len(unknown) and not inferred:
+        first = f"{labels[unknown[0]]!r:.60}"
+        told = f"{len(unknown)} labels are none of the {len(classes)} classes and count as wrong; the first is {first}."
+        warnings.warn(shown(told), PremiseWarning, stacklevel=2)
     return indices
 
 

@@ -22,6 +22,7 @@ from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifie
 from poisonproof.learners.inspection import fitted_parts, refuse_fitted, words
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.convert import count_rows, take_rows
+from poisonproof.samples.labels import read_labels
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def check_estimator_purity(
     seed : int
         Of the permutation and of the choice of rows.
     """
-    check = _PurityCheck(estimator, X, np.asarray(y), k, d, max_test, seed)
+    check = _PurityCheck(estimator, X, read_labels(y).codes, k, d, max_test, seed)
     findings = {
         "parts that arrive fitted": check.arrived(),
         "the rows in another order": check.other_order(),
@@ -94,8 +95,7 @@ def check_estimator_purity(
 
 class _PurityCheck:
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], k: int, d: int, max_test: int, seed: int) -> None:
-        self.estimator, self.X, self.k, self.d = estimator, X, k, d
-        self.y = y.astype(np.int64) if y.dtype == np.bool_ else y
+        self.estimator, self.X, self.y, self.k, self.d = estimator, X, y, k, d
         self.rng = np.random.default_rng(seed)
         self.n = count_rows(X)
         if self.n < 2:
@@ -157,16 +157,15 @@ class _PurityCheck:
         again = np.append(np.arange(self.n), row)
         same = take_rows(self.X, again)
         other = self.y[self.y != self.y[row]]
-        new = max(self.y) + 1 if self.y.dtype.kind in "iuf" else "~ a label of its own"
-        labels = [("a copy of a row", self.y[row]), ("a row with a new label", new)]
+        labels = [("a copy of a row", self.y[row]), ("a row with a new label", self.y.max() + 1)]
         if len(other):
             labels.append(("a copy of a row with another label", other[0]))
-        additions = [(how, same, np.append(self.y.astype(object), [label])) for how, label in labels]
+        additions = [(how, same, np.append(self.y, label)) for how, label in labels]
         if isinstance(self.X, np.ndarray) and self.X.dtype.kind == "f":
             extreme = same.copy()
             extreme[-1] *= 1e3
-            additions.append(("a row of extreme values", extreme, np.append(self.y.astype(object), [self.y[row]])))
-        return [(how, X, np.array(y.tolist())) for how, X, y in additions]
+            additions.append(("a row of extreme values", extreme, np.append(self.y, self.y[row])))
+        return additions
 
     def alone(self) -> str:
         chosen = self.rng.choice(len(self.model.members_), min(4, len(self.model.members_)), replace=False)

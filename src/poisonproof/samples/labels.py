@@ -238,11 +238,14 @@ def _check_name_classes(totals: Counter[Cell]) -> None:
 
 
 def _as_python(label: Any) -> Any:
-    """A label as it is named: by Python's types, valid Unicode, and without a sign before 0.0."""
+    """A label as it is named and written: a number or a text, valid Unicode, and without a sign before 0.0."""
     if isinstance(label, np.generic) and label.dtype.kind not in "mM":
         label = label.item()
+    if label is not None and type(label) not in _PLAIN:
+        cell = label_cell(label)
+        label = int(cell) if isinstance(cell, float) and cell.is_integer() else cell
     if isinstance(label, str):
-        return valid_text(str(label))
+        return valid_text(label)
     return label + 0.0 if isinstance(label, float) else label
 
 
