@@ -70,6 +70,13 @@ def test_contributors_and_rows_of_the_same_content_are_held_out_together():
     assert not {*(found.held_out % 200)} & {*(found.trained % 200)}
 
 
+def test_labels_that_are_none_are_no_class_that_a_constant_answer_could_be():
+    data = blobs()
+    odd = np.array(["0", None, 0.0, 7, 1, 2, None, "2.0"], object)[np.arange(400) % 8]
+    found = planning._Pilot.of(replace(data, train=replace(data.train, labels=odd)), 4, GaussianNB(), 1)
+    assert (found.majority_share, found.constant) == (0.4, 1 / 3)
+
+
 def test_figures_are_those_of_the_methods_themselves(pilot, planned):
     """Samples that vote on all rows but those held out; base classifiers at a k that is trained whole."""
     data = pilot.data

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -384,7 +383,6 @@ class _Pilot:
             )
         declared = None if data.classes is None else data.classes.tolist()
         read = read_labels(data.train.labels, declared)
-        counts = Counter(label_cells(one_by_one(data.train.labels)))
         if data.train.groups is None:
             hashes = data.train.samples.hashes(SEED)
         else:
@@ -392,6 +390,7 @@ class _Pilot:
         _, owners = np.unique(hashes, return_inverse=True)  # rows of one contributor, or of the same content
         n_units = int(owners.max(initial=-1)) + 1
         _check(data, read.codes, attack_size, len(data.train) if data.train.groups is None else n_units)
+        counts = np.bincount(read.codes[read.codes >= 0])
         order = np.argsort(owners, kind="stable")
         last = owners[order[min(MOST_HELD_OUT, len(order) // 5)]]
         held_out = order[(owners[order] < last) & (read.codes[order] >= 0)]
@@ -406,8 +405,8 @@ class _Pilot:
             held_out,
             read.codes[held_out],
             owners[held_out] % 2 == 0,
-            max(counts.values()) / counts.total(),
-            1 / len(np.unique(read.codes[read.codes >= 0])),
+            int(counts.max()) / int(counts.sum()),
+            1 / int(np.count_nonzero(counts)),
         )
 
     def others(self, features: Any, methods: Sequence[str]) -> Iterator[Tried]:
