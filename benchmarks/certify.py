@@ -16,7 +16,7 @@ from numba import njit
 from poisonproof import Spread, Votes, certify
 from poisonproof.core.spread import SpreadArrays
 from poisonproof.core.theorem2 import sums_over_spread, write_twice
-from poisonproof.system.determinism import n_cores
+from poisonproof.system.threads import n_cores
 
 
 def straightforward(matrix: np.ndarray, table: np.ndarray, n_classes: int) -> np.ndarray:

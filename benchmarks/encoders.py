@@ -31,7 +31,7 @@ import poisonproof
 from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, check_estimator_purity, preset
 from poisonproof.data.dataset import held_out
 from poisonproof.encoders.encoded import in_front
-from poisonproof.system import determinism as threads
+from poisonproof.system import threads
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from poisonproof import FiniteAggregationClassifier, load
-from poisonproof.system.determinism import n_cores
+from poisonproof.system.threads import n_cores
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 from poisonproof import Split
-from poisonproof.system.determinism import n_cores
+from poisonproof.system.threads import n_cores
 
 
 def separate_passes(X: np.ndarray, n_partitions: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.spread import Spread
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 Counts = NDArray[np.int64]
 NEVER = np.iinfo(np.int64).max // 4  # poisons that no verdict withstands and no class needs

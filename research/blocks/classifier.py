@@ -20,8 +20,8 @@ from poisonproof.core.spread import Spread, resolve_spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.estimators.prepared import spread_premise
 from poisonproof.premises import Premise, declared_if
-from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import open_arrays, reading, write_arrays
+from poisonproof.system.threads import at_most_threads
 from research.blocks.certificate import Verdicts, certify_blocks, verdicts_of
 from research.maps.trusted import in_order, sum_of_halves
 from research.maps.whitening import LENGTH, Whitening

@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 
-from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import n_cores
 from research import datasets
 from research.learners import objects
 

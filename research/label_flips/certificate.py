@@ -34,7 +34,8 @@ from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.kernel_ridge import LARGEST_COEFFICIENT, KernelRidgeClassifier, Pool
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import read_labels
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 from research.label_flips.cholesky import Factor, system
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.learners.feature_maps import GlyphFeatures
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 from research.maps.hand import Hand, Metric
 
 HAND = Hand()

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.feature_maps import bilinear, grid_weights, unit_length
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 from research.maps.counts import Levels, levels_of, n_placed, place_cells, write_counts
 from research.maps.dead_leaves import dead_leaves
 from research.maps.patches import EXACT, MIDDLE, Filters, gather, inverse_lengths, leaf_filters, pool, shrunk

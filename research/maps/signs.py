@@ -25,7 +25,8 @@ from poisonproof.learners.feature_maps import (
 )
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 from research.maps.objects import Bank, ObjectFeatures
 
 # Fixed changes of view: zoom, then shift down and right in pixels of the cut-out.

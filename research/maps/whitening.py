@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.feature_maps import LONGEST
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
 ROWS_PER_TASK = 1024

@@ -23,7 +23,7 @@ from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.system.determinism import n_cores
+from poisonproof.system.threads import n_cores
 from poisonproof.training.pooled import fit_pooled
 from research import datasets, learners
 

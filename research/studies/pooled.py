@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
-from poisonproof.system.determinism import n_cores
+from poisonproof.system.threads import n_cores
 from research import datasets, learners
 
 SOME = 24

@@ -43,7 +43,7 @@ def test_no_batch_order_or_thread_changes_a_row(pair, images, rows, size, monkey
     X = images[0]
     assert np.array_equal(np.concatenate([pair(X[at : at + size]) for at in range(0, len(X), size)]), rows)
     order = np.random.default_rng(0).permutation(len(X))
-    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 4)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 4)
     assert np.array_equal(pair(X[order]), rows[order])
 
 

@@ -33,7 +33,7 @@ def test_minilm_is_what_its_own_library_says(monkeypatch):
     assert np.abs(rows - np.rint(theirs)).max() <= 1
     assert np.array_equal(rows[::-1], np.concatenate([encoder([text])[:, 0] for text in texts[::-1]]))
     for cores in (1, 5):
-        monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda cores=cores: cores)
         assert np.array_equal(encoder(texts * 3)[:, 0], np.tile(rows, (3, 1)))
     assert rows.shape == (6, 384)
     with pytest.raises(PoisonproofError, match=r"takes texts"):

@@ -242,7 +242,7 @@ def test_blocks_batches_order_and_threads_change_no_vote(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "NUMBERS_PER_PRODUCT", 37 * SMALL.n_features)
     monkeypatch.setattr(objects, "IMAGES_PER_PRODUCT", 3)
     monkeypatch.setattr(objects, "IMAGES_PER_TASK", 7)
-    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 3)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 3)
     order = np.random.default_rng(0).permutation(150)
     assert (votes(order, PHOTOS[200:]) == expected).all()
     assert (votes(order, PHOTOS[230:231]) == expected[30:31]).all()

@@ -11,12 +11,7 @@ import pytest
 
 import runoff_oracle
 from oracle import reached_by, smallest_attack_fast
-from poisonproof import (
-    Spread,
-    Votes,
-    certified_accuracy,
-    certify,
-)
+from poisonproof import Spread, Votes, certified_accuracy, certify
 from poisonproof.core.certify import Method
 from poisonproof.core.votes import vote_dtype
 from shared_oracle import fewest_right_fast, stays_right

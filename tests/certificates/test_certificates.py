@@ -2,6 +2,8 @@
 
 import dataclasses
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +20,9 @@ from oracle import (
     theorem_2,
     winner,
 )
-from poisonproof import (
-    Certificate,
-    Split,
-    Spread,
-    Votes,
-    certify,
-)
+from poisonproof import Certificate, Split, Spread, Votes, certify
+from poisonproof.core.certify import certify_in_numpy, sums_by_partition
+from poisonproof.core.theorem2 import FEW, LANES, certify_rows
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 
@@ -177,15 +175,11 @@ def test_the_papers_toy_example():
     assert (finite.labels[0], finite.radius[0]) == ("cat", 1)
 
 
-def test_the_picture_of_the_method_is_what_its_script_draws():
+def test_the_pictures_are_what_their_scripts_draw():
     docs = Path(__file__).parents[2] / "docs"
-    assert (docs / "overview.svg").read_text("utf-8") == runpy.run_path(str(docs / "draw_overview.py"))["draw"]()
-
-
-def test_the_picture_of_the_toy_example_is_what_its_script_draws():
-    docs = Path(__file__).parents[2] / "docs"
-    drawn = runpy.run_path(str(docs / "draw_toy.py"))["draw"]()
-    assert (docs / "toy.svg").read_text(encoding="utf-8") == drawn
+    for name in ("overview", "toy"):
+        drawn = runpy.run_path(str(docs / f"draw_{name}.py"))["draw"]()
+        assert (docs / f"{name}.svg").read_text("utf-8") == drawn
     assert [drawn.count(f">Radius {radius}<") for radius in (0, 1, 2)] == [1, 1, 0]
     assert "toy.svg" in (docs / "guarantee.md").read_text()
 
@@ -214,11 +208,6 @@ def test_an_inferred_class_list_costs_the_tie_with_a_class_nobody_has_seen():
     assert one.radius[0] == 1
 
 
-def test_a_class_that_nobody_has_seen_is_shown_as_such(tables):
-    inferred = certify(votes_of([[0, 0, 0, 0]], Spread(4, (0,)), classes_inferred=True))
-    assert "has not shown" in inferred.to_frame()["runner_up"][0]
-
-
 def test_fractions_and_accuracy_count_right_predictions_only():
     certificate = certify(votes_of([[1, 1, 1], [0, 0, 1], [0, 0, 0]]))
     y = ["yes", "yes", "no"]
@@ -233,6 +222,8 @@ def test_a_certificate_is_a_frame(tables):
     frame = certify(votes_of([[1, 1, 1], [0, 0, 1], [0, 0, 0]])).to_frame()
     assert frame.columns.tolist() == ["prediction", "runner_up", "margin", "radius"]
     assert frame["runner_up"].tolist() == ["no", "yes", "yes"]
+    inferred = certify(votes_of([[0, 0, 0, 0]], Spread(4, (0,)), classes_inferred=True))
+    assert "has not shown" in inferred.to_frame()["runner_up"][0]
 
 
 @pytest.mark.parametrize(
@@ -341,3 +332,79 @@ def test_printing_states_radii_and_premises():
 def test_bad_questions_get_one_sentence(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# Theorem 2 in plain NumPy says what the compiled kernel says, and is used only where nothing is compiled yet.
+
+SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
+
+
+@pytest.mark.parametrize("spread", SPREADS, ids=lambda spread: f"{spread.n_subsets}x{spread.d}")
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 7])
+def test_both_forms_agree_in_every_array(spread, inferred, n_classes):
+    if n_classes == 1 and not inferred:
+        return  # a declared class list holds two at least
+    rng = np.random.default_rng(n_classes)
+    strays = rng.integers(0, n_classes + 1, (300, spread.n_subsets))  # abstentions among them
+    loyal = rng.random((300, spread.n_subsets)) < rng.random((300, 1))
+    matrix = np.where(loyal, rng.integers(0, n_classes + 1, (300, 1)), strays)
+    votes = Votes(matrix, spread, classes=range(n_classes), classes_inferred=inferred)
+    compiled = certify(votes)
+    plain = certify_in_numpy(votes.matrix, spread.as_table(), n_classes, unseen_class=inferred)
+    for name, array in zip(ARRAYS, plain, strict=True):
+        assert array.tolist() == getattr(compiled, name).tolist(), name
+
+
+@pytest.mark.parametrize("n_classes", [2, FEW, FEW + 1])
+@pytest.mark.parametrize("d", [1, 6, 40, 130])
+def test_the_kernel_counts_few_and_many_alike(n_classes, d):
+    """Classes counted one by one or at once, Δ from the largest on or all of them, one byte or two: the same numbers.
+
+    Some votes are nearly even, so that several rivals are looked at, some one-sided, so that all Δ_j fit; some abstain.
+    """
+    rng = np.random.default_rng(d)
+    n = 4 * d + LANES + 5
+    spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
+    loyal = rng.random((60, n)) < rng.choice([0.02, 0.3, 0.8, 1.0], (60, 1))
+    matrix = np.where(loyal, rng.integers(0, n_classes, (60, 1)), rng.integers(0, n_classes + 1, (60, n)))
+    matrix[0] = n_classes
+    votes = matrix.astype(np.uint8)
+    for inferred in (False, True):
+        plain = certify_in_numpy(votes, spread.as_table(), n_classes, unseen_class=inferred)
+        arrays = [np.empty(len(votes), np.int64) for _ in range(4)]
+        small = np.empty(0, np.min_scalar_type(2 * d))
+        certify_rows(votes, spread.arrays, n_classes, inferred, small, *arrays)
+        for kernel, twin in zip(arrays, plain, strict=True):
+            assert kernel.tolist() == twin.tolist()
+
+
+def test_no_test_samples():
+    spread = SPREADS[0]
+    plain = certify_in_numpy(np.empty((0, spread.n_subsets), np.uint8), spread.as_table(), 2, unseen_class=False)
+    assert [array.shape for array in plain] == [(0,)] * 4
+
+
+def test_sums_that_short_numbers_do_not_hold():
+    assert sums_by_partition(np.full((1, 20_000), 2), np.arange(20_000)[None]).tolist() == [[40_000]]
+
+
+@pytest.mark.parametrize(("rows", "compiled"), [(20, False), (400_000, True)])
+def test_compiled_code_is_loaded_when_there_is_work_for_it(tmp_path, rows, compiled):
+    spread = Spread.paper(5, 3)
+    votes = Votes(np.random.default_rng(0).integers(0, 3, (rows, spread.n_subsets)), spread, classes=range(3))
+    votes.save(tmp_path / "votes.npy")
+    certify(votes).save(tmp_path / "expected.npz")
+    words = ["certify", str(tmp_path / "votes.npy"), "--out", str(tmp_path / "out.npz")]
+    script = (
+        f"import sys; from poisonproof.cli.main import app; app({words!r}, standalone_mode=False); "
+        "print(*(name in sys.modules for name in ('numba', 'sklearn', 'pandas', 'scipy')), file=sys.stderr)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    loaded, *others = told.split()[-4:]
+    assert loaded == str(compiled)
+    if not compiled:
+        assert others == ["False"] * 3
+    with np.load(tmp_path / "expected.npz") as expected, np.load(tmp_path / "out.npz") as out:
+        for name in ARRAYS:
+            assert np.array_equal(expected[name], out[name])

@@ -9,13 +9,7 @@ import pytest
 
 from command_line import as_process as poisonproof
 from oracle import UNSEEN, reached_by, theorem_2, winner
-from poisonproof import (
-    CertifiedAccuracy,
-    Spread,
-    Votes,
-    certified_accuracy,
-    certify,
-)
+from poisonproof import CertifiedAccuracy, Spread, Votes, certified_accuracy, certify
 from poisonproof.core import shared_attack as shared
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
 from tests.helpers.premises import in_words

@@ -7,7 +7,6 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 import poisonproof.core.certify
 from oracle import largest_covers
@@ -329,41 +328,6 @@ def test_three_concurrent_lines_of_the_plane_of_order_3():
 
     unsound = sum(sorted(map(different_ones, range(13)), reverse=True)[:3]) // 1 + 2 * comb(2, 2)
     assert unsound == 17
-
-
-def largest_cover(weight, table, size):
-    """max cov(H) over |H| ≤ size by an integer program: x_j chosen, y_i ≤ Σ_{j feeds i} x_j."""
-    n = len(table)
-    feeds = np.zeros((n, n))
-    for j, row in enumerate(table):
-        feeds[row, j] = 1
-    rows = [
-        LinearConstraint(np.r_[np.ones(n), np.zeros(n)], -np.inf, size),
-        LinearConstraint(np.hstack([-feeds, np.eye(n)]), -np.inf, 0),
-    ]
-    solved = milp(
-        np.r_[np.zeros(n), -weight.astype(float)],
-        constraints=rows,
-        integrality=np.r_[np.ones(n), np.zeros(n)],
-        bounds=Bounds(0, 1),
-    )
-    assert solved.success
-    return round(-solved.fun)
-
-
-@pytest.mark.parametrize("spread", [Spread.planes(4, 2), Spread.planes(3, 4)], ids=repr)
-def test_against_an_integer_program_at_moderate_size(spread):
-    rng = np.random.default_rng(spread.n_subsets)
-    matrix = np.array([rng.choice(4, spread.n_subsets, p=[a, 0.97 - a, 0.02, 0.01]) for a in (0.97, 0.9, 0.8)])
-    votes = Votes(matrix, spread, range(3))
-    plain, tight = certify(votes), certify(votes, "tight")
-    table = spread.as_table()
-    assert tight.exact.all()
-    assert tight.radius.sum() > plain.radius.sum()
-    for row, radius in zip(matrix, tight.radius.tolist(), strict=True):
-        rivals = list(weights_and_leads(row, 3, False))
-        assert all(largest_cover(weight, table, radius) <= lead for weight, lead in rivals)
-        assert any(largest_cover(weight, table, radius + 1) > lead for weight, lead in rivals)
 
 
 def test_designs_pass_the_wall_at_half_of_k():

@@ -7,12 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import poisonproof.core.certify
 from ensembles import random_spread, random_votes
 from oracle import smallest_attack_fast
-from poisonproof import (
-    Certificate,
-    Spread,
-    Votes,
-    certify,
-)
+from poisonproof import Certificate, Spread, Votes, certify
 
 
 def both(matrix, spread, n_classes, unseen=False):
@@ -63,10 +58,11 @@ def largest_cover(weight, table, size):
 
 
 PLANES = [Spread(52, (0, 4, 12, 36)), Spread(42, (6, 12, 14, 24, 28))]  # any two partitions of a group meet
+DESIGNED = [Spread.planes(4, 2), Spread.planes(3, 4)]  # whose radii are all exact
 OTHERS = [Spread(40, (0, 1, 2, 3, 4)), Spread.random(10, 4)]
 
 
-@pytest.mark.parametrize("spread", PLANES + OTHERS, ids=lambda spread: f"{spread.n_subsets} of {spread.d}")
+@pytest.mark.parametrize("spread", PLANES + DESIGNED + OTHERS, ids=lambda spread: f"{spread.n_subsets} of {spread.d}")
 def test_against_an_integer_program_where_overlap_matters(spread):
     """Spreads whose partitions must overlap: radii rise above Theorem 2, and HiGHS agrees with each of them."""
     rng = np.random.default_rng(spread.n_subsets)
@@ -84,6 +80,7 @@ def test_against_an_integer_program_where_overlap_matters(spread):
             assert any(largest_cover(weights[c], table, radius + 1) > leads[c] for c in leads)
             c = int(tight.runner_up[0])
             assert largest_cover(weights[c], table, radius + 1) > leads[c]
+        assert tight.exact[0] or spread not in DESIGNED
         raised += radius - int(plain.radius[0])
     assert raised > 0 or spread in OTHERS
 

@@ -39,9 +39,9 @@ from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files
 from poisonproof.planning.compare import titles
 from poisonproof.premises import Premise
-from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import memory
 from poisonproof.system.progress import counted, watched
+from poisonproof.system.threads import in_threads
 
 POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 X, Y = load_iris(return_X_y=True)

@@ -53,7 +53,7 @@ def test_no_order_and_no_company_changes_an_embedding(encoder, embedded):
 def test_no_thread_and_no_process_changes_an_embedding(encoder, embedded, monkeypatch):
     X, rows = embedded
     for cores in (1, 5):
-        monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda cores=cores: cores)
         assert np.array_equal(encoder(X), rows)
     code = (
         "import sys, pickle, numpy as np; sys.path.insert(0, 'tests/helpers');"
@@ -88,7 +88,7 @@ def test_the_larger_networks_are_functions_of_one_picture_too(name, monkeypatch)
     assert rows.shape == (8, 1, 1280)
     for size in (1, 7):
         assert np.array_equal(np.concatenate([encoder(X[at : at + size]) for at in range(0, len(X), size)]), rows)
-    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 5)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 5)
     image_encoders._sessions.clear()
     assert np.array_equal(encoder(X[::-1]), rows[::-1])
     small, (many, _) = poisonproof.encoder(f"{name}@64"), pictures(70)

@@ -94,6 +94,13 @@ def test_bagging_draws_uniformly_with_replacement():
     assert within((rows[:, :1] == rows).all(axis=1).sum(), 5000, 1 / 16)
 
 
+def test_draws_are_what_they_were():
+    """A function of the seed, the same in every version: their salt keeps its bytes."""
+    drawn = Draws.with_replacement(np.arange(9), subset_size=4, n_draws=2, seed=7)
+    assert drawn.flat.tolist() == [0, 1, 6, 6, 4, 5, 6, 6]
+    assert drawn.seeds.tolist() == [1083994226, 1166551265]
+
+
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("classifier", [binomial, CertifiedBaggingClassifier])
 def test_votes_have_the_probabilities_that_enumeration_gives(classifier):

@@ -20,7 +20,7 @@ ASKED_FIRST = {
     ("system/machine.py", "resource"),  # ImportError is caught
     ("system/machine.py", "sysconf"),  # after /proc was read, or AttributeError is caught
     ("system/parallel.py", "getuid"),
-    ("system/determinism.py", "sched_getaffinity"),
+    ("system/threads.py", "sched_getaffinity"),
 }
 ELSEWHERE = """
 import importlib, pkgutil, sys

@@ -12,8 +12,8 @@ from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import GlyphFeatures, VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from poisonproof.learners.presets import preset
-from poisonproof.system.determinism import n_cores
 from poisonproof.system.files import open_arrays, write_arrays
+from poisonproof.system.threads import n_cores
 from poisonproof.training.member import fit_member, vote_of
 from poisonproof.training.pooled import (
     COEFFICIENTS,
@@ -78,7 +78,7 @@ def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
     model = ensemble(name).fit(X[:150][order], y[:150][order])
     assert (model.votes(X[:50]).matrix == expected).all()
     assert (np.vstack([model.votes(X[i : i + 1]).matrix for i in range(50)]) == expected).all()
-    for module in ("poisonproof.system.determinism.n_cores",):
+    for module in ("poisonproof.system.threads.n_cores",):
         monkeypatch.setattr(module, lambda: 1 + n_cores())
     assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
 

@@ -219,8 +219,8 @@ def test_threads_are_as_many_as_were_asked_for(name, tmp_path, monkeypatch):
         most.append(threads)
         return ThreadPoolExecutor(threads)
 
-    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 8)
-    monkeypatch.setattr("poisonproof.system.determinism.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 8)
+    monkeypatch.setattr("poisonproof.system.threads.ThreadPoolExecutor", pool)
     for n_jobs, allowed in ((1, 0), (3, 3), (-1, 8), (-2, 7)):
         if name == "pooled":
             model = FiniteAggregationClassifier(

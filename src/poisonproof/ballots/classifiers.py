@@ -40,7 +40,7 @@ from poisonproof.samples.labels import (
     read_labels,
     typed_premises,
 )
-from poisonproof.system.determinism import at_most_threads
+from poisonproof.system.threads import at_most_threads
 
 DEFAULT_SCALE = 64.0
 OF_THE_RULE = ("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from poisonproof.ballots.radii import Counts, Radii
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 ROWS_PER_TASK = 64
 

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certify import TargetRadii
 from poisonproof.system.compiled import copy_into, njit
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 if TYPE_CHECKING:
     from poisonproof.ballots.tallies import Ballots, Neighbours, Voices

@@ -42,7 +42,8 @@ from poisonproof.premises import PublicMap
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.compiled import copy_into, njit, nth_smallest
-from poisonproof.system.determinism import in_threads, n_cores, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads, n_cores
 
 TESTS_AT_ONCE = 512
 NUMBERS_PER_BLOCK = 1 << 21  # of features in single precision, so that a block stays near the processor

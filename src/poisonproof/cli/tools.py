@@ -99,8 +99,8 @@ def examine() -> dict[str, Any]:
     import numba
     from threadpoolctl import threadpool_info
 
-    from poisonproof.system.determinism import n_cores
     from poisonproof.system.machine import memory
+    from poisonproof.system.threads import n_cores
 
     required, optional = _requirements()
     radius, seconds = _toy()

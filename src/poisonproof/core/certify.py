@@ -18,7 +18,7 @@ from poisonproof.core.votes import Tallies, Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import label_cells, places_of
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 __all__ = ["Certificate", "TargetCertificate", "certify"]
 

@@ -48,7 +48,7 @@ from poisonproof.core.votes import Tallies, Votes
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise, to_records
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 MOST_CELLS = 1 << 26  # rival rows times partitions that are held in memory
 

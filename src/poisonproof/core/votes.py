@@ -34,8 +34,8 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeErro
 from poisonproof.premises import Premise, PremiseWarning, from_records, restated, to_records
 from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
 from poisonproof.system.archives import map_npy
-from poisonproof.system.determinism import in_threads
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_record, write_whole
+from poisonproof.system.threads import in_threads
 
 FORMAT = "poisonproof votes 2"
 UNSEEN_LABEL = -1  # as `places_of` says it

@@ -32,9 +32,9 @@ from poisonproof.learners.inspection import describe
 from poisonproof.premises import WIDTH, Premise, PublicMap
 from poisonproof.samples.kinds import NumberSamples, Samples
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import processor
 from poisonproof.system.parallel import at_rest, under_way
+from poisonproof.system.threads import in_threads
 
 LENGTH = 2048.0  # a power of two: dividing by it loses nothing
 PER_TASK = 4

@@ -20,7 +20,8 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.convert import count_rows, take_rows
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 
 LONGEST = 4095  # its square is below 2**24, up to which sums of integers are exact in single precision
 MEASURED_ON = 32  # samples that say how many numbers a function gives

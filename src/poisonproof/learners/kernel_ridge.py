@@ -34,7 +34,8 @@ from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.convert import count_rows, take_rows
 from poisonproof.samples.labels import classes_and_codes
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.threads import in_threads
 
 LOWER = b"L"
 KERNELS = ("rbf", "laplace", "linear")

@@ -42,10 +42,10 @@ from poisonproof.runs.election import SCRATCH, Election, election_named, electio
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.undefended import before
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole_writer, write_text
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
+from poisonproof.system.threads import at_most_threads
 from poisonproof.training.model_files import MEMBERS_PER_FILE, members_file
 from poisonproof.training.pooled import POOL, check_pooled
 

@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from poisonproof.system.determinism import in_threads
+from poisonproof.system.threads import in_threads
 
 ROWS_PER_TASK = 1 << 14
 DIGEST = "V32"

@@ -29,9 +29,10 @@ from poisonproof.learners.kernel_ridge import (
 )
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.archives import map_npy
-from poisonproof.system.determinism import at_most_threads, in_threads, n_cores, one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays, write_whole
 from poisonproof.system.machine import environment, memory, peak_bytes
+from poisonproof.system.threads import at_most_threads, in_threads, n_cores
 from poisonproof.training.engine import (
     Block,
     Earlier,

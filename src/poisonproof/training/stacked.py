@@ -32,8 +32,8 @@ from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
 from poisonproof.system.archives import map_npy
 from poisonproof.system.compiled import njit
-from poisonproof.system.determinism import in_threads
 from poisonproof.system.files import reading
+from poisonproof.system.threads import in_threads
 from poisonproof.training.member import Member
 
 LANES = 64
