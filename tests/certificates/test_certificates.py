@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
 from ensembles import random_spread, random_votes
 from oracle import (
@@ -20,9 +21,10 @@ from oracle import (
     theorem_2,
     winner,
 )
-from poisonproof import Certificate, Split, Spread, Votes, certify
+from poisonproof import Certificate, CertifiedBaggingClassifier, DamagedFileError, Split, Spread, Votes, certify
 from poisonproof.core.certify import certify_in_numpy, sums_by_partition
 from poisonproof.core.theorem2 import FEW, LANES, certify_rows
+from poisonproof.system.files import open_arrays, write_arrays
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 
@@ -286,6 +288,47 @@ def test_saved_certificates_come_back_and_altered_ones_do_not(tmp_path):
     path.write_bytes(body[: len(body) // 2])
     with pytest.raises(ValueError, match="damaged"):
         Certificate.load(path)
+
+
+MADE = {
+    "any": certify(Votes([[0, 0, 1, 1]], Spread.random(4, 1), list("ab"), "content")),
+    "target": certify(Votes([[0, 0, 1, 1]], Spread.random(4, 1), list("ab")), target="b"),
+    "drawn": CertifiedBaggingClassifier(GaussianNB(), subset_size=2, n_draws=2, classes=list("ab"), seed=0)
+    .fit(np.arange(4.0)[:, None], list("abab"))
+    .certify([[0.0]]),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "words"),
+    [
+        *((kind, "radius", [-1], "'radius' holds -1") for kind in MADE),
+        *((kind, "radius", [0, 0], "is an array") for kind in MADE),
+        *((kind, "prediction", [2], "beyond its 2 classes") for kind in MADE),
+        *((kind, "method", None, "damaged .*method") for kind in MADE),
+        ("any", "runner_up", [3], "beyond its 2 classes"),
+        ("target", "margin", [0, 0], "'margin' is an array"),
+        ("target", "target", 2, "beyond its 2 classes"),
+        ("target", "target", 0.5, "target is no class"),
+        ("drawn", "radius_changed", [0.5], "'radius_changed' is an array"),
+        ("drawn", "abstained", [1], "'abstained' is an array"),
+        ("drawn", "radius", [1], "a radius where it abstains"),
+        ("drawn", "failure_probability", -1, "fails with probability -1"),
+        ("drawn", "seed", None, "damaged .*seed"),
+    ],
+)
+def test_a_file_that_states_what_cannot_be_is_refused_in_one_sentence(kind, name, value, words, tmp_path):
+    """The seal of a file says that it is whole, not that it says what it must."""
+    path = tmp_path / "certificate.npz"
+    MADE[kind].save(path)
+    arrays, facts = open_arrays(path)
+    if name in arrays:
+        arrays[name] = np.array(value)
+    else:
+        facts = {**facts, name: value} if value is not None else {key: facts[key] for key in facts if key != name}
+    write_arrays(path, arrays, facts)
+    with pytest.raises(DamagedFileError, match=words):
+        type(MADE[kind]).load(path)
 
 
 def test_printing_states_radii_and_premises():

@@ -57,12 +57,11 @@ def largest_cover(weight, table, size):
     return round(-solved.fun)
 
 
-PLANES = [Spread(52, (0, 4, 12, 36)), Spread(42, (6, 12, 14, 24, 28))]  # any two partitions of a group meet
-DESIGNED = [Spread.planes(4, 2), Spread.planes(3, 4)]  # whose radii are all exact
+PLANES = [Spread.planes(3, 4), Spread.planes(4, 2)]  # any two partitions of a group meet
 OTHERS = [Spread(40, (0, 1, 2, 3, 4)), Spread.random(10, 4)]
 
 
-@pytest.mark.parametrize("spread", PLANES + DESIGNED + OTHERS, ids=lambda spread: f"{spread.n_subsets} of {spread.d}")
+@pytest.mark.parametrize("spread", PLANES + OTHERS, ids=lambda spread: f"{spread.n_subsets} of {spread.d}")
 def test_against_an_integer_program_where_overlap_matters(spread):
     """Spreads whose partitions must overlap: radii rise above Theorem 2, and HiGHS agrees with each of them."""
     rng = np.random.default_rng(spread.n_subsets)
@@ -80,7 +79,7 @@ def test_against_an_integer_program_where_overlap_matters(spread):
             assert any(largest_cover(weights[c], table, radius + 1) > leads[c] for c in leads)
             c = int(tight.runner_up[0])
             assert largest_cover(weights[c], table, radius + 1) > leads[c]
-        assert tight.exact[0] or spread not in DESIGNED
+        assert tight.exact[0] or spread in OTHERS
         raised += radius - int(plain.radius[0])
     assert raised > 0 or spread in OTHERS
 

@@ -16,7 +16,6 @@ import enumerated
 from drawn import binomial
 from poisonproof import (
     CertifiedBaggingClassifier,
-    DamagedFileError,
     InfiniteAggregationClassifier,
     PremiseWarning,
     StochasticCertificate,
@@ -34,7 +33,6 @@ from poisonproof.stochastic.radii import (
     bound_terms,
     infinite_aggregation_radii,
 )
-from poisonproof.system.files import open_arrays, write_arrays
 
 ALL = (InfiniteAggregationClassifier, binomial, CertifiedBaggingClassifier)
 X, Y = load_iris(return_X_y=True)
@@ -364,30 +362,3 @@ def test_the_probability_is_never_rounded_up(alpha, said):
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
-
-
-def test_a_certificate_whose_facts_are_not_there_is_refused_in_one_sentence(tmp_path):
-    """The seal of a file says that it is whole, not that it says what it must."""
-    model = binomial(GaussianNB(), k=5, n_draws=20, alpha=0.01, classes=range(3)).fit(X, Y)
-    path = tmp_path / "certificate.npz"
-    model.certify(X[:3]).save(path)
-    arrays, facts = open_arrays(path)
-    for name, array, words in [
-        ("radius", np.array([0, -3, 0]), "'radius' holds -3"),
-        ("radius_changed", np.array([0]), "'radius_changed' is an array"),
-        ("abstained", np.array([0, 1, 0]), "'abstained' is an array"),
-        ("prediction", np.array([0, 7, 0]), "beyond its 3 classes"),
-    ]:
-        write_arrays(path, {**arrays, name: array}, facts)
-        with pytest.raises(DamagedFileError, match=words):
-            StochasticCertificate.load(path)
-    write_arrays(path, {**arrays, "abstained": np.full(3, True), "radius": np.full(3, 1)}, facts)
-    with pytest.raises(DamagedFileError, match="a radius where it abstains"):
-        StochasticCertificate.load(path)
-    write_arrays(path, arrays, {**facts, "failure_probability": -1})
-    with pytest.raises(DamagedFileError, match="fails with probability -1"):
-        StochasticCertificate.load(path)
-    del facts["seed"]
-    write_arrays(path, arrays, facts)
-    with pytest.raises(DamagedFileError, match=r"certificate\.npz is damaged .*seed"):
-        StochasticCertificate.load(path)
