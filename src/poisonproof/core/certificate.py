@@ -42,8 +42,6 @@ class Kept:
 
     Attributes
     ----------
-    prediction, radius : arrays (n_test,)
-    method : str
     classes : array
         The label of each class index.
     spread : Spread, or None

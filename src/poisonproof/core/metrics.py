@@ -10,6 +10,7 @@ there are depends on the test labels alone, so no training sample can change wha
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,11 +20,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.core.votes import UNSEEN_LABEL, class_indices
 from poisonproof.display import percent, shown
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.premises import PremiseWarning
+from poisonproof.samples.labels import label_cells, one_by_one, places_of
 
+UNSEEN_LABEL = -1  # as `places_of` says it
 NEARLY = 10  # "nearly one answer": fewer than one in this many get another, of all samples and of other classes'
 
 
@@ -226,6 +228,33 @@ def number_that_withstand(
 ) -> NDArray[np.int64]:
     """For each attack size, how many of these radii reach it."""
     return np.asarray(len(radii) - np.searchsorted(np.sort(radii), checked_sizes(attack_sizes)))
+
+
+def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
+    """Class index of each label.
+
+    A label that is none of the classes gets `UNSEEN_LABEL`, which no prediction equals. Where classes were read off
+    the training data, one training sample more could make it a class, so to leave such test samples out would let that
+    sample change every share of the test set; where they were declared, a row that came to be held out would stop
+    whoever asks, so that is a warning.
+    """
+    if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
+        raise PoisonproofError(
+            f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."
+        )
+    labels = one_by_one(y)
+    indices = places_of(label_cells(labels), label_cells(classes.tolist()))
+    unknown = np.flatnonzero(indices == UNSEEN_LABEL)
+    if len(unknown) and len(unknown) == len(labels):
+        raise PoisonproofError(
+            f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
+            f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
+        )
+    if len(unknown) and not inferred:
+        first = f"{labels[unknown[0]]!r:.60}"
+        told = f"{len(unknown)} labels are none of the {len(classes)} classes and count as wrong; the first is {first}."
+        warnings.warn(shown(told), PremiseWarning, stacklevel=2)
+    return indices
 
 
 def codes_and_labels(y: ArrayLike, classes: NDArray[Any], *, inferred: bool) -> tuple[NDArray[np.int64], list[Any]]:

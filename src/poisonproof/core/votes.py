@@ -18,7 +18,6 @@ names to all others, and of two that it does not name nothing is known.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,16 +28,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
-from poisonproof.premises import Premise, PremiseWarning, from_records, restated, to_records
-from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
+from poisonproof.premises import Premise, from_records, restated, to_records
+from poisonproof.samples.labels import class_array, different_classes
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_record, write_whole
 from poisonproof.system.threads import in_threads
 
 FORMAT = "poisonproof votes 2"
-UNSEEN_LABEL = -1  # as `places_of` says it
 ROWS_PER_CHECK = 4096
 
 
@@ -166,7 +163,9 @@ class Votes:
         return counts[:, :-1]
 
     def indices_of(self, y: ArrayLike) -> NDArray[np.int64]:
-        """Class index of each label; see `class_indices`."""
+        """Class index of each label; see `poisonproof.core.metrics.class_indices`."""
+        from poisonproof.core.metrics import class_indices
+
         return class_indices(y, self.classes, inferred=self.classes_inferred)
 
     def save(self, path: str | Path) -> None:
@@ -247,33 +246,6 @@ def rankings_file(path: Path) -> Path:
 def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
     """The smallest type that holds every class code and the abstention."""
     return np.uint8 if n_classes <= 255 else np.uint16
-
-
-def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
-    """Class index of each label.
-
-    A label that is none of the classes gets `UNSEEN_LABEL`, which no prediction equals. Where classes were read off
-    the training data, one training sample more could make it a class, so to leave such test samples out would let that
-    sample change every share of the test set; where they were declared, a row that came to be held out would stop
-    whoever asks, so that is a warning.
-    """
-    if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
-        raise PoisonproofError(
-            f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."
-        )
-    labels = one_by_one(y)
-    indices = places_of(label_cells(labels), label_cells(classes.tolist()))
-    unknown = np.flatnonzero(indices == UNSEEN_LABEL)
-    if len(unknown) and len(unknown) == len(labels):
-        raise PoisonproofError(
-            f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
-            f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
-        )
-    if len(unknown) and not inferred:
-        first = f"{labels[unknown[0]]!r:.60}"
-        told = f"{len(unknown)} labels are none of the {len(classes)} classes and count as wrong; the first is {first}."
-        warnings.warn(shown(told), PremiseWarning, stacklevel=2)
-    return indices
 
 
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
@@ -392,14 +364,3 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
             )
             raise PoisonproofError(f"The ranking of base classifier {i} on test sample {t} {fault}.")
     return ranked.astype(matrix.dtype, copy=False)
-
-
-def ranked_by_score(scores: NDArray[Any], heads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions from best to worst, one row per sample: the head, then by (score, smaller position).
-
-    Where a score is NaN, the positions behind the head stand in their order.
-    """
-    table = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
-    order = np.argsort(-table, axis=1, kind="stable")
-    behind = order[order != heads[:, None]].reshape(len(heads), scores.shape[1] - 1)
-    return np.column_stack([heads, behind])

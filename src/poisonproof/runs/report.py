@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certificate import UNSEEN, attack_sizes
 from poisonproof.core.certify import Certificate, median_radii_against_targets
-from poisonproof.core.metrics import Caution, ClassShare
-from poisonproof.core.votes import UNSEEN_LABEL
+from poisonproof.core.metrics import UNSEEN_LABEL, Caution, ClassShare
 from poisonproof.display import histogram, own_source, percent, render_page, shown, shown_lines, stairs, survival, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import Manifest

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.votes import ranked_by_score
 from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.inspection import SeededClones
 from poisonproof.samples.batches import ONE_BY_ONE, declares, takes_columns, takes_texts
@@ -300,3 +299,14 @@ def _products(model: Any, fed: NDArray[np.float64]) -> NDArray[Any]:
             places = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
             classes[start : start + len(batch)] = model.classes_[places[: len(fed) - start]]
     return classes
+
+
+def ranked_by_score(scores: NDArray[Any], heads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions from best to worst, one row per sample: the head, then by (score, smaller position).
+
+    Where a score is NaN, the positions behind the head stand in their order.
+    """
+    table = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
+    order = np.argsort(-table, axis=1, kind="stable")
+    behind = order[order != heads[:, None]].reshape(len(heads), scores.shape[1] - 1)
+    return np.column_stack([heads, behind])
