@@ -95,22 +95,6 @@ def test_verify_takes_test_samples_from_what_it_is_given_and_says_which(fish, tm
     poisonproof("verify", fish / "run", "--test", moved, code=2)
 
 
-def test_removed_rows_stay_removed(tmp_path):
-    poisonproof("run", "digits", "--k", 4, "--d", 2, "--out", tmp_path / "run", "--n-jobs", 1)
-    poisonproof("update", tmp_path / "run", "--remove", "3,17", "--n-jobs", 1)
-    (tmp_path / "numbers").write_text("3\n0\n")  # 3 is gone already, and every row keeps its number
-    said = poisonproof("update", tmp_path / "run", "--remove", tmp_path / "numbers", "--n-jobs", 1).stdout
-    assert "1412 training samples" in said
-    manifest = read_record(tmp_path / "run" / "manifest.json")
-    assert manifest["recipe"]["left_out"]["rows"] == [3, 17, 0]
-    assert [change["n_train"] for change in manifest["changes"]] == [1413, 1412]
-    assert "0 of 8 base classifiers" not in said
-    report = json.loads(
-        poisonproof("audit", tmp_path / "run", "--targets", 1, "--kinds", "remove", "--attack-size", 1, "--json").stdout
-    )
-    assert report["ok"]
-
-
 def test_audit_of_a_table_writes_its_findings(fish):
     report = json.loads(poisonproof("audit", fish / "run", "--targets", 1, "--seed", 2, "--json").stdout)
     assert report["ok"]

@@ -220,36 +220,6 @@ def test_run_digits(tmp_path):
     assert "of 1200 subsets are empty" in odd.stderr
 
 
-def test_run_images_from_files(tmp_path):
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits().images.astype(np.uint8) * 15, load_digits().target
-    np.savez(
-        tmp_path / "mnist.npz",
-        x_train=images[:300],
-        y_train=labels[:300],
-        x_test=images[300:360],
-        y_test=labels[300:360],
-    )
-    words = (
-        "run",
-        tmp_path / "mnist.npz",
-        "--learner",
-        "glyphs",
-        "--k",
-        5,
-        "--d",
-        2,
-        "--out",
-        tmp_path / "run",
-    )
-    record = json.loads(poisonproof(*words, "--json").stdout)
-    assert record["clean_accuracy"] > 0.85
-    assert record["undefended_accuracy"] > 0.9
-    assert any("GlyphFeatures(" in premise and "copies=3" in premise for premise in record["premises"])
-    assert any("content, uint8" in premise for premise in record["premises"])
-
-
 def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     """Ctrl-C in the middle: exit code 130, one sentence, and the rest is computed next time."""
     words = [
@@ -293,23 +263,16 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     [
         (("certify", "votes.npy"), "does not say which spread made it"),
         (("certify", "votes.npy", "--spread", "paper:5"), "is not a spread"),
-        (("certify", "votes.npy", "--spread", "paper:a,b"), "is not a spread"),
-        (("certify", "votes.npy", "--spread", "difference:13,2"), "is not a spread"),
-        (("certify", "votes.npy", "--spread", "difference:13,2,0,1,3,8"), "not a difference set modulo 13"),
-        (("certify", "votes.npy", "--spread", "plane:6,2"), "prime power q ≥ 2"),
-        (("certify", "votes.npy", "--spread", "quartic:37"), "is not a spread"),
         (("certify", "votes.npy", "--spread", "nowhere.npz"), "neither a file nor a spread"),
         (
             ("certify", "votes.npy", "--spread", "votes.npy"),
             "votes.npy is damaged or was not written by poisonproof",
         ),
-        (("certify", "votes.npy", "--spread", "paper:0,3"), "'k' parameter of a spread"),
         (
             ("certify", "votes.npy", "--spread", "paper:5,4"),
             "15 columns, but the spread has 20 subsets (k = 5, d = 4)",
         ),
         (("certify", "votes.npy", "--spread", "paper:5,3", "--classes", "2"), "or 2 to abstain. Got 3"),
-        (("certify", "votes.npy", "--spread", "paper:5,3", "--classes", "1"), "at least two classes"),
         (("certify", "votes.npy", "--spread", "paper:5,3", "--method", "magic"), "'method' of certify"),
         (
             ("certify", "votes.npy", "--spread", "paper:5,3", "--labels", "odd.npy", "--classes", "4"),
@@ -319,32 +282,23 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
             ("certify", "votes.npy", "--spread", "paper:5,3", "--labels", "few.npy"),
             "30 predictions but 2 labels",
         ),
-        (("certify", "nan.npy", "--spread", "paper:5,3"), "The votes hold NaN"),
-        (("certify", "negative.npy", "--spread", "paper:5,3"), "Got -1"),
         (("certify", "short.npy", "--spread", "paper:5,3"), "short.npy is not a whole .npy file"),
-        (("certify", "pickle.npy", "--spread", "paper:5,3"), "pickle.npy is not a whole .npy file"),
         (("certify", "missing.npy", "--spread", "paper:5,3"), "missing.npy: No such file"),
         (("run", "cats"), "no data set 'cats'"),
         (("run", "cats"), "`poisonproof example table` writes a small one to try"),
-        (("run", "digist"), "did you mean 'digits'?"),
         (("run", "vote.npy"), "did you mean 'votes.npy'?"),
         (("run", "digits", "--k", "0"), "'k' parameter"),
         (("run", "digits", "--learner", "cats"), "no 'cats' among the learners"),
         (("run", "digits", "--learner", "glyphs", "--votes-only", "--out", "new"), "need grey images"),
         (("run", "digits", "--out", "occupied"), "not empty and holds no run"),
-        (("split", "votes.npy", "--k", "0", "--out", "s.npz"), "'k' parameter"),
         (("split", "empty.npz", "--out", "s.npz"), "it must hold x_train or X"),
-        (("split", "short.npy", "--out", "s.npz"), "not a whole"),
         (("split", "votes.npy", "--dtype", "uint8", "--out", "s.npz"), "declared as uint8"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_2(votes, tmp_path, words, message):
-    path, matrix, _ = votes
+    path, _, _ = votes
     np.save(tmp_path / "odd.npy", np.full(30, 9))
     np.save(tmp_path / "few.npy", np.zeros(2, int))
-    np.save(tmp_path / "nan.npy", np.full((30, 15), np.nan))
-    np.save(tmp_path / "negative.npy", matrix - 1)
-    np.save(tmp_path / "pickle.npy", np.array([{"a": 1}], object), allow_pickle=True)
     np.savez(tmp_path / "empty.npz", z=np.zeros(3))
     (tmp_path / "short.npy").write_bytes(path.read_bytes()[:-100])
     (tmp_path / "occupied").mkdir()

@@ -161,18 +161,6 @@ def test_the_summary_holds_what_is_right_against_a_constant_answer(made, tmp_pat
     assert record["certified_share"] == int(np.mean(np.array(radii) >= 1) * 10_000 + 1e-9) / 10_000
 
 
-def test_the_summary_fits_a_hundred_columns(made, tmp_path):
-    run, table = made
-    asked = ("--attack-size", 1, "--min-radius", 1)
-    done = poisonproof("predict", run, table, "--n-jobs", 1, "--out", tmp_path / "p.csv", *asked)
-    lines = done.stdout.splitlines()
-    assert max(map(len, lines)) <= 100
-    record = {name: value for name, _, value in (line.strip().rpartition("  ") for line in lines)}
-    record = {name.strip(): value.strip() for name, value in record.items()}
-    assert record["samples"] == str(len(ROWS))
-    assert "certified fraction balanced" in record
-
-
 def test_a_model_no_better_than_a_constant_answer_is_told_so(made):
     saved = SavedRun.open(made[0])
     part = next(iter(RowStream(made[1], saved.schema, ReadOptions(), 512)))
@@ -301,28 +289,6 @@ def test_a_file_beyond_the_bound_of_whole_files_is_streamed(made, tmp_path, monk
     assert sum(len(block.part) for block in RowStream(table, schema, ReadOptions(), 512)) == len(ROWS)
     with pytest.raises(ValueError, match="unless --max-size"):
         list(RowStream(table, schema, ReadOptions(most_bytes=1000), 512))
-
-
-def test_wide_rows_make_small_blocks(monkeypatch):
-    schema = ArraySchema((1 << 20,), "float64")
-    assert reading.rows_at_once(16_384, schema, 1 << 20) == reading.FEWEST_ROWS
-    assert reading.rows_at_once(16_384, schema, 8) == 16_384
-    assert reading.rows_at_once(100, schema, 8) == 100
-
-
-def test_a_run_on_digits_answers_arrays(tmp_path):
-    from poisonproof import Certificate, load
-
-    poisonproof("run", "digits", "--k", 3, "--d", 1, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
-    np.savez(tmp_path / "new.npz", X=load("digits").test.X)
-    answers = answers_of(poisonproof("predict", tmp_path / "run", tmp_path / "new.npz", "--n-jobs", 1).stdout)
-    certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
-    assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
-    assert [answer["prediction"] for answer in answers] == [str(label) for label in certificate.labels]
-    np.savez(tmp_path / "bad.npz", X=np.zeros((3, 5)))
-    done = poisonproof("predict", tmp_path / "run", tmp_path / "bad.npz", "--out", tmp_path / "p.csv", code=2)
-    assert "but the schema asks for arrays of 64 numbers" in done.stderr
-    assert not (tmp_path / "p.csv").exists()
 
 
 def test_accuracy_of_a_run_finds_its_own_labels(made):

@@ -36,8 +36,6 @@ from poisonproof.display import as_cell, in_markdown, shown, shown_lines, templa
 from poisonproof.estimators.base import warn
 from poisonproof.premises import Premise, PremiseWarning, to_records
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
-from research.paper.figures import certified_curves, save
-from research.paper.tables import FORMATS, Table, in_latex
 
 CLI = Path(poisonproof.__file__).parent / "cli"
 # Cursor home, erase the line, colour; C1's own introducer; DEL; bidirectional, zero-width, tag and line-end characters;
@@ -324,40 +322,11 @@ def test_templates_show_what_is_put_into_them():
     assert "&lt;b&gt;" in page
 
 
-# Tables that go elsewhere
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_tables_escape_their_cells(form):
-    text = Table(HOSTILE, ("a|b", "c"), ((HOSTILE, "1"), ("[5pt]", "*"))).rendered(form)
-    assert unsafe(text) == []
-    lines = text.splitlines()
-    assert FAKE not in lines
-    if form == "markdown":
-        rows = [line for line in lines if line.startswith("|")]
-        assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3] * 4
-        assert "<b>" not in text
-    if form == "latex":
-        body = text[text.index(r"\midrule") :]
-        assert r"\frac" not in body
-        assert not re.search(r"(?<!\\)[%$#^~]", body)
-        assert not re.search(r"\\\\\s*[\[*]", text)
-
-
-def test_latex_and_markdown_specials():
-    assert in_latex(r"50% {a}_b\c^~$#&<>|–") == (
-        r"50\% \{a\}\_b\textbackslash{}c\textasciicircum{}\textasciitilde{}\$\#\&\textless{}\textgreater{}\textbar{}--"
-    )
+def test_markdown_specials():
     assert in_markdown("a|b *c* `d` [e](f) <g> \\ _h_ &amp;") == (
         r"a\|b \*c\* \`d\` \[e\](f) &lt;g&gt; \\ \_h\_ &amp;amp;"
     )
     assert in_markdown("certified fraction, % (pointwise) d = 1") == "certified fraction, % (pointwise) d = 1"
-
-
-def test_a_figure_takes_a_hostile_name_for_text(tmp_path):
-    row = {"dataset": HOSTILE, "k": 5.0, "d": 1, "n_test": 4, "certified": {"finite-aggregation": [4, 2]}}
-    save(certified_curves([row]), tmp_path / "figure.svg")
-    assert unsafe((tmp_path / "figure.svg").read_text("utf-8")) == []
 
 
 # Spreadsheets

@@ -274,59 +274,6 @@ def test_every_method_that_the_votes_know_has_a_curve(digits, look):
             assert share == f"{percent(float(certified))} %"
 
 
-def test_on_a_phone_the_card_stands_beside_what_was_tapped(digits, look):
-    page = look(digits[1], 400)
-    for at in (0, 30, 60):
-        tile = page.locator(".tile").nth(at)
-        tile.click()
-        card, tapped = page.locator("#sample").bounding_box(), tile.bounding_box()
-        assert 0 <= card["y"] - (tapped["y"] + tapped["height"]) < 60
-        assert card["width"] <= 400
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.locator(".tile").nth(30).click()
-    assert page.locator("#sample").bounding_box()["x"] > page.locator("#gallery").bounding_box()["width"]
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-def test_the_table_by_class_breaks_no_usual_name_and_shows_its_last_column(look, tmp_path, width):
-    names = ["airplane", "automobile", "sports", "other"]
-    page = look(write_report(outcome(tmp_path, np.zeros((400, 9, 9)), names * 100, names, k=20)), width)
-    lines = "cell => cell.getClientRects().length && new Set([...(r => (r.selectNodeContents(cell), r))(document."
-    lines += "createRange()).getClientRects()].map(box => box.top)).size"
-    assert page.locator(".by-class tbody th").evaluate_all(f"cells => cells.map({lines})") == [1] * 4
-    last = page.locator(".by-class tbody td:last-child").first.bounding_box()
-    assert last["x"] + last["width"] <= width
-    assert page.locator(".plot span:not(.x, .y)").count() == 0  # no words on the curve, where lines cross them
-    assert "undefended, nobody attacks" in page.locator("figcaption").inner_text()
-
-
-def test_one_is_not_said_in_the_plural(look, tmp_path):
-    votes = np.array([[0] * 6 + [1] * 4, [0] * 7 + [1] * 3, [1] * 9 + [0]])
-    done = outcome(tmp_path, np.zeros((3, 9, 9)), [0, 0, 1], [0, 1], votes=votes, d=1)
-    page = look(write_report(done))
-    seen = {}
-    for tile in page.locator(".tile").all():
-        tile.click()
-        seen[int(tile.get_attribute("data-row"))] = [
-            page.locator(f"#sample-{what}").locator("..").inner_text() for what in ("margin", "radius")
-        ]
-    assert seen[0] == ["2 votes", "1 training sample"]
-    assert seen[1] == ["4 votes", "2 training samples"]
-    assert seen[2] == ["7 votes", "3 training samples"]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_are_as_clear_when_they_are_not_certified(digits, look, scheme):
-    page = look(digits[1], 400, scheme)
-    page.locator("#size").focus()
-    page.keyboard.press("End")
-    seen = page.locator(".tile[data-state=open] img").evaluate_all(
-        "all => all.map(image => [getComputedStyle(image).opacity, getComputedStyle(image).filter, image.width])"
-    )
-    assert seen
-    assert all(opacity == "1" and filtered == "none" and width >= 40 for opacity, filtered, width in seen)
-
-
 def test_an_unseen_label_as_runner_up_is_explained_where_it_stands(look, tmp_path):
     votes = np.array([[0] * 10, [0] * 6 + [1] * 4])
     done = outcome(tmp_path, np.zeros((2, 9, 9)), [0, 1], [0, 1], votes=votes, d=1, classes_inferred=True)

@@ -3,23 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse as sp
-from filelock import FileLock
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from captured_log import captured_log
 from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes, load
-from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.split import Split
-from poisonproof.data.dataset import held_out
 from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -31,7 +24,6 @@ from poisonproof.runs.run import damage, run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled import FEATURES, POOLED_FILES
 from tests.helpers.premises import in_words
-from tests.helpers.refused import refused
 
 DIGITS = load("digits")
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
@@ -53,16 +45,6 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     start(folder)
     return folder
-
-
-def test_hold_out_is_by_content():
-    assert len(DIGITS.train) + len(DIGITS.test) == 1797
-    assert 300 < len(DIGITS.test) < 420
-    again = held_out(np.vstack([DIGITS.test.X, DIGITS.train.X[:5]]), 0.2)
-    assert again.tolist() == [True] * len(DIGITS.test) + [False] * 5
-    with refused("registry.unknown") as caught:
-        load("cats")
-    assert "There is no 'cats' among the datasets; there are digits." in str(caught.value)
 
 
 def test_a_run_holds_what_the_estimator_says(whole):
@@ -111,17 +93,6 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path
     assert bytes_of(tmp_path / "run") == bytes_of(whole)
 
 
-@pytest.mark.parametrize("name", ["votes/block-00001.npz", "models/members-00001.skops"])
-def test_a_damaged_block_is_named_and_computed_again(whole, tmp_path, name):
-    start(tmp_path)
-    body = bytearray((tmp_path / name).read_bytes())
-    body[len(body) // 3] ^= 16
-    (tmp_path / name).write_bytes(body)
-    _, said = start(tmp_path)
-    assert any(name in line and "computed again" in line for line in said)
-    assert bytes_of(tmp_path) == bytes_of(whole)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -152,28 +123,10 @@ def test_an_altered_manifest_is_refused(tmp_path):
         start(tmp_path)
 
 
-def test_two_writers_do_not_meet(tmp_path):
-    with FileLock(tmp_path / "run.lock"), pytest.raises(ValueError, match="Another process is writing"):
-        start(tmp_path)
-
-
 def test_another_machine_is_said(whole, monkeypatch):
     monkeypatch.setattr("poisonproof.runs.election.environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)
     assert any("begun with another" in line and "numpy" in line for line in said)
-
-
-def test_votes_only_keeps_no_members(tmp_path):
-    model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2, classes=range(10))
-    run(DIGITS, model, tmp_path, RunSettings(votes_only=True))
-    assert not (tmp_path / "models").exists()
-
-
-def test_attack_sizes_end_with_the_largest_radius(whole):
-    certificate = Certificate.load(whole / "certificate.npz")
-    sizes = attack_sizes(certificate)
-    assert sizes == sorted(set(sizes))
-    assert (sizes[0], sizes[-1]) == (0, certificate.radius.max())
 
 
 def test_the_threat_table_follows_the_split():
@@ -234,16 +187,6 @@ def test_learners_are_described_without_addresses():
     assert describe(GaussianNB()) == "GaussianNB()"
     assert "copies=3" in describe(preset("glyphs"))
     assert describe(GaussianNB(priors=np.array([0.5, 0.5]))) != describe(GaussianNB(priors=np.array([0.4, 0.6])))
-
-
-def test_tables_texts_and_sparse_rows_run_too(tmp_path):
-    text = np.array([f"{'dark' if row[20] > 5 else 'light'} {row[30]} {row[40]}" for row in DIGITS.train.X])
-    table = pd.DataFrame({"a": DIGITS.train.X[:, 20], "b": text})
-    for name, X in (("table", table), ("sparse", sp.csr_matrix(DIGITS.train.X)), ("texts", text.tolist())):
-        dataset = Dataset.of(name, X, DIGITS.train.labels, X[:9], DIGITS.train.labels[:9], DIGITS.classes)
-        learner = make_pipeline(HashingVectorizer(n_features=8), SGDClassifier()) if name == "texts" else None
-        outcome = run(dataset, FiniteAggregationClassifier(learner, k=2, d=2, classes=range(10)), tmp_path / name)
-        assert len(outcome.certificate) == 9
 
 
 @pytest.mark.parametrize("votes_only", [True, False])
