@@ -177,13 +177,18 @@ WRONG = {
     "UTF-16": (T, "x,y\n1,a".encode("utf-16"), Y, "first line must name the columns, in UTF-8"),
     "open header": (T, b'x,"y\n1,a', Y, "has a header with faulty quotes (--lines takes such quotes as characters)"),
     "no sample": (T, lines("x,y", "1,", "2,NA"), Y, "has no training samples (t.csv: 2 rows without a label were left"),
+    "label twice": (T, GOOD, [*Y, "--group-column", "y"], "both the label and the contributor"),
+    "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "must name the columns, in UTF-8, and end with a line feed"),
+    "nothing to learn": (T, lines("x,y", *[",a", ",b"] * 20), Y, "there is nothing to learn from"),
     "test and held-out": (T, GOOD, [*Y, "--test", T, "--held-out", "0.5"], "not both"),
     "share": (T, GOOD, [*Y, "--held-out", "0"], "must lie between 0 and 1"),
     "schema of another kind": (T, GOOD, ["--schema", "sparse.json"], "is a schema for sparse"),
     "no schema": (T, GOOD, ["--schema", "t.csv"], "t.csv is not a schema: it is not JSON"),
     "what does not apply": (T, GOOD, [*Y, "--n-features", "3"], "--n-features says nothing about"),
     "unknown kind": ("t.docx", b"PK", [], "is of no known kind"),
+    "image size": (T, b"", ["--image-size", "big"], "'big' is not a size of images"),
     "learner for texts": (T, GOOD, [*Y, "--learner", "text"], "takes texts, and this data has none"),
+    "texts for tables": (T, TEXTS, [*Y, "--learner", "table"], "cannot take texts"),
     "options of a named set": (None, None, ["digits", "--label", "y"], "--label is for your own files"),
 }  # fmt: skip
 

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import errno
 import io
 import json
 import logging
@@ -359,21 +358,11 @@ def listening_socket(settings: ServeSettings) -> socket.socket:
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=256)
-    except OverflowError:
-        raise PoisonproofError(f"A port is a number from 0 to 65535. Got {settings.port}.", code="serve.port") from None
-    except socket.gaierror:
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise PoisonproofError(
-            f"There is no host '{settings.host}' to listen on; leave --host out.", code="serve.host"
-        ) from None
-    except OSError as error:
-        reasons = {
-            errno.EADDRINUSE: "something listens there already; choose another --port",
-            errno.EACCES: "ports below 1024 need rights that this process has not; choose another --port",
-            errno.EADDRNOTAVAIL: "this machine has no such address; leave --host out",
-        }
-        reason = reasons.get(error.errno or 0, str(error))
-        raise PoisonproofError(
-            f"Cannot listen on {settings.host}:{settings.port}: {reason}.", code="serve.address"
+            f"Cannot listen on {settings.host}:{settings.port} ({reason}); choose another --host or --port.",
+            code="serve.address",
         ) from None
 
 
