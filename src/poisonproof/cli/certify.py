@@ -375,6 +375,7 @@ def _with_labels(
         matrix = open_votes(votes, spread, labels, classes, None)
         return matrix, open_labels(labels, matrix)
     from poisonproof.runs.election import election_named
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.recipe import reopen
 
     for option, value in (("--labels", labels), ("--spread", spread), ("--classes", classes)):
@@ -382,12 +383,8 @@ def _with_labels(
             raise PoisonproofError(f"The run in {votes} knows its own; leave {option} out.")
     reopened = reopen(votes, None, data_dir)
     reopened.check_same_data(votes)
-    election = election_named(reopened.manifest.settings.method)
-    if not (votes / election.result).exists():
-        raise PoisonproofError(
-            f"The run in {votes} is not complete; the `poisonproof run` command that began it goes on with it."
-        )
-    return election.tallies(votes), reopened.dataset.test.labels
+    settings = Manifest.of_run(votes).settings
+    return election_named(settings.method).tallies(votes), reopened.dataset.test.labels
 
 
 def _print_shared(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:

@@ -43,7 +43,7 @@ def load(name: str) -> TyperCommand:
 
 
 class Loaded(TyperCommand):
-    """A command with its options, which its body may ask which of them were typed."""
+    """A command with its options, whose body may ask which of them were typed."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""

@@ -136,9 +136,11 @@ def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, use
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof.data.reading import RowStream
     from poisonproof.runs.answers import SavedRun
+    from poisonproof.samples.schema import ImageSchema
 
     saved = SavedRun.open(run, types_vouched_for(run, user_code), n_jobs)
-    read = replace(read, image_size=_same_size(saved.schema))
+    if isinstance(saved.schema, ImageSchema):
+        read = replace(read, image_size=(saved.schema.width, saved.schema.height))
     return RunAndData(saved, RowStream(data, saved.schema, read, saved.block_rows))
 
 
@@ -191,10 +193,6 @@ def types_vouched_for(run: Path, user_code: UserCode) -> list[str]:
     if encoder is not None and is_own(encoder):
         types += types_of(encoder_of(encoder, cached=False))
     return types
-
-
-def _same_size(schema: Any) -> tuple[int, int] | None:
-    return (schema.width, schema.height) if schema.kind == "images" else None
 
 
 class _Answered(NamedTuple):

@@ -19,7 +19,7 @@ from poisonproof.core.certify import certify
 from poisonproof.data.reading import SCHEMAS
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.election import Fitted, election_named
-from poisonproof.runs.manifest import FILE, Manifest
+from poisonproof.runs.manifest import Manifest
 from poisonproof.runs.run import check_plain
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
@@ -109,12 +109,17 @@ class SavedRun:
     def open(cls, folder: Path, trusted: Sequence[str] = (), n_jobs: int | None = 1) -> SavedRun:
         """Open a run; refuse, in one sentence, what is no run, not complete, or saved no model."""
         check_plain(folder)
-        manifest = _manifest(folder)
-        schema = _schema(folder, manifest)
-        _check_models(folder, manifest)
-        fitted = election_named(manifest.settings.method).open(folder, trusted, n_jobs, manifest.method)
-        if manifest.settings.schema is None and schema.n_features != fitted.model.n_features_in_:
-            raise _no_schema(folder, manifest)
+        manifest = Manifest.of_run(folder)
+        settings, election = manifest.settings, election_named(manifest.settings.method)
+        if not (folder / "models" / "model.json").exists():
+            raise PoisonproofError(election.again(folder, settings))
+        schema = SCHEMAS.get(settings.name) if settings.schema is None else schema_from_dict(settings.schema)
+        fitted = election.open(folder, trusted, n_jobs, manifest.method)
+        if schema is None or (settings.schema is None and schema.n_features != fitted.model.n_features_in_):
+            raise PoisonproofError(
+                f"The run in {folder} is of the data set '{settings.name}' and has no schema to read other files by; "
+                "train on files of your own with `poisonproof run FILE --label COLUMN`."
+            )
         return cls(folder, manifest, schema, fitted)
 
     @property
@@ -256,34 +261,3 @@ class AnswerSummary:
 
 def _rounded_down(share: float) -> float:
     return int(share * 10_000 + 1e-9) / 10_000
-
-
-def _manifest(folder: Path) -> Manifest:
-    if not (folder / FILE).exists():
-        raise PoisonproofError(f"{folder} holds no run; make one with `poisonproof run DATA --out {folder}`.")
-    manifest = Manifest.read(folder)
-    if manifest.status != "complete":
-        raise PoisonproofError(
-            f"The run in {folder} is not complete; the `poisonproof run` command that began it goes on with it."
-        )
-    return manifest
-
-
-def _schema(folder: Path, manifest: Manifest) -> Schema:
-    if manifest.settings.schema is not None:
-        return schema_from_dict(manifest.settings.schema)
-    if manifest.settings.name not in SCHEMAS:
-        raise _no_schema(folder, manifest)
-    return SCHEMAS[manifest.settings.name]
-
-
-def _no_schema(folder: Path, manifest: Manifest) -> PoisonproofError:
-    return PoisonproofError(
-        f"The run in {folder} is of the data set '{manifest.settings.name}' and has no schema to read other files by; "
-        "train on files of your own with `poisonproof run FILE --label COLUMN`."
-    )
-
-
-def _check_models(folder: Path, manifest: Manifest) -> None:
-    if not (folder / "models" / "model.json").exists():
-        raise PoisonproofError(election_named(manifest.settings.method).again(folder, manifest.settings))

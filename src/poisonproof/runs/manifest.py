@@ -9,7 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from poisonproof.errors import DamagedFileError, check_format
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import read_record, reading, write_record
 
@@ -160,6 +160,21 @@ class Manifest:
     def read(cls, folder: Path, *, strict: bool = True) -> Manifest:
         """The manifest in a folder."""
         return cls.from_dict(read_record(folder / FILE), folder / FILE, strict=strict)
+
+    @classmethod
+    def of_run(cls, folder: Path, *, changing: bool = False, strict: bool = True) -> Manifest:
+        """The manifest of a complete run, or also of one whose data are being changed; one sentence otherwise."""
+        if not (folder / FILE).exists():
+            raise PoisonproofError(
+                f"{folder} holds no run; make one with `poisonproof run DATA --out {folder}`.", code="run.missing"
+            )
+        manifest = cls.read(folder, strict=strict)
+        if manifest.status == "running" or (manifest.status == "changing" and not changing):
+            raise PoisonproofError(
+                f"The run in {folder} is not complete; the `poisonproof run` command that began it goes on with it.",
+                code="run.incomplete",
+            )
+        return manifest
 
     def as_dict(self) -> dict[str, Any]:
         """For a file: everything of a complete run, and of others what there is to say."""

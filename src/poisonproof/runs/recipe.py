@@ -39,7 +39,7 @@ from poisonproof.learners.presets import (
 )
 from poisonproof.premises import Premise, declared_if
 from poisonproof.runs.election import election_named
-from poisonproof.runs.manifest import FILE, Manifest
+from poisonproof.runs.manifest import Manifest
 from poisonproof.runs.run import PARTITIONS, check_plain
 from poisonproof.samples.schema import schema_from_dict
 from poisonproof.system.files import opening_only
@@ -335,16 +335,10 @@ def saved_recipe(run: Path, *, strict: bool = True) -> tuple[Manifest, Recipe]:
     Entries of the manifest that no run writes are refused, or, if not ``strict``, left out.
     """
     check_plain(run)
-    if not (run / FILE).exists():
-        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = Manifest.read(run, strict=strict)
+    manifest = Manifest.of_run(run, changing=True, strict=strict)
     if manifest.recipe is None:
         raise PoisonproofError(
             f"The run in {run} was not made by the command line and does not say how to read its data."
-        )
-    if manifest.status == "running":
-        raise PoisonproofError(
-            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     return manifest, Recipe.from_dict(manifest.recipe)
 
