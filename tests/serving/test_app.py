@@ -127,13 +127,6 @@ def test_every_door_gives_the_answers_of_predict_to_the_bit(run, kept):
     assert by_csv.record["unit"] == "training samples"
 
 
-def test_half_a_surrogate_in_a_cell_is_read_as_everywhere(kept):
-    rows = [{**rows_as_json(ROWS)[0], "shade": cell} for cell in ("\ud800", "\ufffd", "\udc00")]
-    answer = ask(kept, "/predict", json.dumps(rows).encode())
-    assert answer.status == 200
-    assert len({one["vote_share"] for one in answer.record["answers"]}) == 1
-
-
 def test_a_target_is_asked_for_by_its_name(run, kept):
     text = poisonproof("predict", run[0], run[1], "--n-jobs", 1, "--target", "a").stdout
     expected = [answer["target_radius"] for answer in csv.DictReader(io.StringIO(text))]
