@@ -64,6 +64,13 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         ".svmlight": "poisonproof.data.arrays:SvmlightReader",
         ".libsvm": "poisonproof.data.arrays:SvmlightReader",
     },
+    # What makes radii of votes of base classifiers, by the method of a certificate.
+    "certificates": {
+        "finite-aggregation": "poisonproof.core.certify:finite_aggregation",
+        "dpa-bound": "poisonproof.core.certify:dpa_bound",
+        "tight": "poisonproof.core.certify:tight",
+        "run-off": "poisonproof.core.certify:run_off",
+    },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 2": "poisonproof.ballots.tallies:Ballots",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof import registry
 from poisonproof.core.certificate import Certificate, TargetCertificate
 from poisonproof.core.spread import Spread, SpreadArrays
 from poisonproof.core.votes import Tallies, Votes
@@ -99,9 +100,9 @@ def certify(
             f"{type(votes).__name__} instead; stochastic ensembles certify by themselves, and against every target "
             "alike."
         )
-    if method not in get_args(Method):
+    if method not in registry.names("certificates"):
         raise PoisonproofError(
-            f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead."
+            f"The 'method' of certify must be one of {registry.names('certificates')}. Got {method!r} instead."
         )
     if n_jobs != -1 and n_jobs < 1:
         raise PoisonproofError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
@@ -122,7 +123,7 @@ def certify(
         "premises": premises,
     }
     if target is not None:
-        if method in ("tight", "run-off"):
+        if method not in ("finite-aggregation", "dpa-bound"):
             raise PoisonproofError(
                 f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
                 f"'{method}' against any change holds against every target too."
@@ -130,17 +131,18 @@ def certify(
         code = target_code(votes.classes, target)
         bounds = _bounds_for(votes, code) if method == "dpa-bound" else _against(votes, code, within, n_jobs)
         return TargetCertificate(target=code, **bounds._asdict(), **common)
-    if method == "run-off":
-        radii = _run_off(votes, n_jobs)
+    if within is not None:
+        radii = finite_aggregation(votes, n_jobs, within)
     else:
-        radii = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
-    if method == "tight":
-        radii = _tighten(votes, radii, n_jobs)
+        radii = registry.find("certificates", method)(votes, n_jobs)
     return Certificate(**radii._asdict(), **common)
 
 
 class Radii(NamedTuple):
-    """What a method proves against any change; see `Certificate`."""
+    """What a method proves against any change; see `Certificate`.
+
+    A method is a function of votes and a number of threads that gives them, in the registry of certificates.
+    """
 
     prediction: NDArray[np.int64]
     runner_up: NDArray[np.int64]
@@ -169,7 +171,8 @@ def _filled(n_test: int, n_arrays: int, rows_per_task: int, kernel: Callable[...
     return arrays
 
 
-def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> Radii:
+def finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> Radii:
+    """Theorem 2; of poisons ``within`` these partitions, Theorem 4."""
     spread, n_classes, unseen = votes.spread, len(votes.classes), votes.classes_inferred
     n_steps = votes.n_test * spread.n_partitions * n_classes * (spread.d + SORTING)
     if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
@@ -212,10 +215,11 @@ def _rows_per_task(votes: Votes) -> int:
     return max(1, min(512, BYTES_PER_TASK // (votes.spread.n_subsets * votes.matrix.itemsize)))
 
 
-def _tighten(votes: Votes, radii: Radii, n_jobs: int) -> Radii:
+def tight(votes: Votes, n_jobs: int) -> Radii:
     """Larger radii with their runners-up, and which of them an explicit attack shows to be exact."""
     from poisonproof.core.tight import tight_tables, tighten_rows
 
+    radii = finite_aggregation(votes, n_jobs)
     spread = votes.spread
     columns, tables, block_size = tight_tables(spread)
     limits = DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
@@ -230,7 +234,8 @@ def _tighten(votes: Votes, radii: Radii, n_jobs: int) -> Radii:
     return radii._replace(exact=exact)
 
 
-def _run_off(votes: Votes, n_jobs: int) -> Radii:
+def run_off(votes: Votes, n_jobs: int) -> Radii:
+    """The two most voted classes meet; see `poisonproof.core.runoff`."""
     from poisonproof.core.runoff import certify_runoff_rows
 
     if votes.rankings is None:
@@ -299,7 +304,7 @@ def _leads(votes: Votes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return prediction, np.column_stack([leads, top - 1]) if votes.classes_inferred else leads
 
 
-def _dpa_bound(votes: Votes) -> Radii:
+def dpa_bound(votes: Votes, n_jobs: int) -> Radii:
     """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
     prediction, leads = _leads(votes)
     rows = np.arange(votes.n_test)
