@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotRules
-from poisonproof.ballots.distances import limit_of, limits_of_share, squared_lengths
+from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotClassifier
+from poisonproof.ballots.distances import limit_of, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
@@ -32,7 +34,25 @@ DEFAULT_K = 50
 ROWS_AT_ONCE = 8192
 
 
-class BlockBallotClassifier(BallotRules):
+TESTS_AT_ONCE = 1024
+
+
+def limits_of_share(test: NDArray[Any], rows: NDArray[Any], share: float) -> NDArray[np.int64]:
+    """For every test sample, the squared distance within which this share of the rows lies, at least one of them.
+
+    Whole numbers: the ⌈share · n⌉-th smallest of the exact distances to the n rows. No row may be longer than 4095.
+    """
+    at = max(math.ceil(Fraction(float(share)) * len(rows)), 1) - 1
+    right, voters = squared_lengths(rows)[0], rows.astype(np.float32)
+    limits = np.empty(len(test), np.int64)
+    for start in range(0, len(test), TESTS_AT_ONCE):
+        part = test[start : start + TESTS_AT_ONCE]
+        distances = right - 2 * (part.astype(np.float32) @ voters.T).astype(np.int64)
+        limits[start : start + len(part)] = squared_lengths(part)[0] + np.partition(distances, at, axis=1)[:, at]
+    return limits
+
+
+class BlockBallotClassifier(BallotClassifier):
     """Ballots in maps that are learned from samples nobody vouches for.
 
     Training samples are split by their content and spread as in Finite Aggregation. Member i learns a whitening from
@@ -73,6 +93,8 @@ class BlockBallotClassifier(BallotRules):
     maps_ : list of Whitening, or None for members with fewer than two different samples, which abstain
     """
 
+    one_sided, voices = False, 1
+    _kept_parameters = ("near", "class_sizes_from", "scale", "k", "d", "directions", "exponent", "near_share")
     spread_: Spread
     maps_: list[Whitening | None]
     map_digests_: list[str]

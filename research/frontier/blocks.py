@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.distances import limits_of_share, squared_lengths
+from poisonproof.ballots.distances import squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.spread import Spread
+from research.blocks.classifier import limits_of_share
 from research.frontier.maps import Shape
 from research.maps.trusted import in_order
 from research.maps.whitening import Whitening

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from command_line import poisonproof
-from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, Split, load
+from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, load
 from poisonproof.ballots import election
 from poisonproof.ballots.maps import MAPS, map_for, map_of, record_of
 from poisonproof.errors import PoisonproofError
+from poisonproof.runs.election import election_named
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import damage, run
 from tables import wine_rows, write_csv
@@ -177,7 +178,8 @@ def test_no_attack_breaks_a_radius_of_a_run_and_one_act_more_does(tmp_path, meth
                 "--method", method, *option, "--units", "x=1", "--out", tmp_path / "run")  # fmt: skip
     before = Certificate.load(tmp_path / "run" / "certificate.npz")
     settings = Manifest.read(tmp_path / "run").settings
-    model = election.classifier_of(settings.election, split=Split.from_dict(settings.split), classes=["a", "b"])
+    given = {"n_jobs": None, "estimator": None, "encoder": None}
+    model = election_named(method).model_of(tmp_path / "run", settings, ["a", "b"], **given)
     x, asked = np.array([[float(row[0])] for row in rows]), np.array([[float(row[0])] for row in tests])
     assert before.exact.all()
     assert before.radius.max() >= 1

@@ -61,6 +61,13 @@ class VoteContext:
         """Prediction and runner-up."""
         return int(self.certificate.prediction[target]), int(self.certificate.runner_up[target])
 
+    def is_far(self, target: int) -> NDArray[np.bool_]:
+        """Which voters are far in a way that counts."""
+        model, distances = self.model, self.distances[target]
+        if not isinstance(model, BallotClassifier) or model.one_sided:
+            return np.zeros(len(distances), np.bool_)
+        return np.asarray(distances > model._limit())
+
     def order(self, target: int) -> NDArray[np.int64]:
         """Voters, nearest first."""
         voters = self.model.voters_
@@ -69,26 +76,18 @@ class VoteContext:
     def holding(self, target: int) -> NDArray[np.int64]:
         """Rows that hold the prediction, those that cost the lead most first."""
         p, c = self.codes(target)
-        codes = self.model.voters_.codes
         order = self.order(target)
-        if isinstance(self.model, BallotClassifier) and not self.model.one_sided:
-            near = self.distances[target] <= self.model._limit()
-            useful = np.where(near, codes == p, codes == c)
-            thirds = (codes != p) & (codes != c)
-            return self.rows[np.concatenate([order[useful[order]], order[thirds[order]]])]
-        return self.rows[np.concatenate([order[codes[order] == p], order[(codes[order] != p) & (codes[order] != c)]])]
+        codes, far = self.model.voters_.codes[order], self.is_far(target)[order]
+        useful = np.where(far, codes == c, codes == p)
+        thirds = (codes != p) & (codes != c)
+        return self.rows[np.concatenate([order[useful], order[thirds]])]
 
     def against(self, target: int, row: int) -> Any:
         """The label that a row is given by a flip: the rival's, or the prediction's if the row is a far one's."""
         p, _ = self.codes(target)
         label = self.certificate.classes.tolist()[p]
-        return self.rival(target) if self.labels[row] == label or not self._is_far(target, row) else label
-
-    def _is_far(self, target: int, row: int) -> bool:
-        model = self.model
-        if not isinstance(model, BallotClassifier) or model.one_sided:
-            return False
-        return bool(self.distances[target][model.places_[row]] > model._limit())
+        far = self.is_far(target)[self.model.places_[row]]
+        return label if far and self.labels[row] != label else self.rival(target)
 
     def units(self, target: int, count: int) -> list[NDArray[np.int64]]:
         """What to take or turn, one unit each: a row, or all rows of a contributor."""
@@ -121,24 +120,26 @@ def remove(context: VoteContext, target: int, size: int) -> Poison | None:
 
 def flip(context: VoteContext, target: int, size: int) -> Poison | None:
     """Give what holds the prediction another label."""
-    units = context.units(target, size)
-    if len(units) < size:
-        return None
-    rows = np.concatenate(units)
-    owners = None if context.groups is None else tuple(context.groups[row] for row in rows)
-    labels = tuple(context.against(target, int(row)) for row in rows)
-    return Poison(size, rows, take_rows(context.X, rows), labels, owners)
+    return _changed(context, target, size, lambda rows: (take_rows(context.X, rows), context.against))
 
 
 def modify(context: VoteContext, target: int, size: int) -> Poison | None:
     """Turn what holds the prediction into x under the runner-up's label."""
+    label = context.rival(target)
+    return _changed(
+        context, target, size, lambda rows: (take_rows(context.targets, [target] * len(rows)), lambda *_: label)
+    )
+
+
+def _changed(context: VoteContext, target: int, size: int, made: Callable[[Any], Any]) -> Poison | None:
+    """Rows that hold the prediction, changed in place: ``made`` gives the samples, and a label for target and row."""
     units = context.units(target, size)
     if len(units) < size:
         return None
     rows = np.concatenate(units)
     owners = None if context.groups is None else tuple(context.groups[row] for row in rows)
-    copies = take_rows(context.targets, [target] * len(rows))
-    return Poison(size, rows, copies, (context.rival(target),) * len(rows), owners)
+    samples, label = made(rows)
+    return Poison(size, rows, samples, tuple(label(target, int(row)) for row in rows), owners)
 
 
 def mixed(context: VoteContext, target: int, size: int) -> Poison | None:
@@ -176,11 +177,6 @@ ATTACKS: dict[str, tuple[str, Callable[[VoteContext, int, int], Poison | None]]]
 }
 
 
-def distances_of(model: SampleVoteClassifier, targets: Any) -> NDArray[np.int32]:
-    """The distance of every voter to each target."""
-    return distances_between(model._describe_test(targets), model.voters_)
-
-
 def features_known(fitted: SampleVoteClassifier, X: Any) -> Known:
     """The features of the samples that a model was fitted on, so that those who stay need not be described again."""
     kept = np.flatnonzero(fitted.places_ >= 0)
@@ -211,7 +207,7 @@ class SampleAudit:
         targets = take_rows(X_test, request.targets)
         self.n_targets = len(request.targets)
         self.certificate: Certificate = fitted.certify(targets)
-        distances = distances_of(fitted, targets)
+        distances = distances_between(fitted._describe_test(targets), fitted.voters_)
         self.context = VoteContext(fitted, *self.rows, targets, distances, self.certificate)
 
     def suits(self, target: int, kind: str) -> bool:

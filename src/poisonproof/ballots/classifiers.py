@@ -22,15 +22,14 @@ from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from poisonproof.ballots.voters import Described, Known, Map, Voters, count_cells, nearest_voters
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
-from poisonproof.core.votes import vote_dtype
-from poisonproof.errors import PoisonproofError
+from poisonproof.core.votes import labels_from_json, labels_to_json, vote_dtype
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.estimators.base import CertifiedClassifier, outline, warn
 from poisonproof.estimators.prepared import data_premises, label_faults, left_out_words, table_premises
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import WIDTH, Premise, PublicMap, declared_if
+from poisonproof.premises import WIDTH, Premise, PublicMap, declared_if, from_records, to_records
 from poisonproof.samples.cells import order_of_cell
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import (
     Cell,
     class_array,
@@ -40,8 +39,12 @@ from poisonproof.samples.labels import (
     read_labels,
     typed_premises,
 )
+from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
 from poisonproof.system.threads import at_most_threads
 
+FORMAT = "poisonproof voters 2"
+RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
+PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 DEFAULT_SCALE = 64.0
 OF_THE_RULE = ("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors")
 """Premises whose parameters are read when the vote is held."""
@@ -63,16 +66,6 @@ class Heard(NamedTuple):
         return cls(np.concatenate([part.said for part in parts]), np.concatenate([part.own for part in parts]))
 
 
-class Arrivals(NamedTuple):
-    """Training samples as they come: described, with their labels' codes, and which of them are kept."""
-
-    samples: Samples
-    described: Described
-    codes: NDArray[np.int64]
-    owners: NDArray[np.int64]
-    kept: NDArray[np.bool_]
-
-
 class SampleVoteClassifier(CertifiedClassifier):
     """A classifier whose voters are its training samples.
 
@@ -89,6 +82,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     }
     method: ClassVar[str]
     """What the command line calls this way to vote."""
+    _kept_parameters: ClassVar[tuple[str, ...]]
+    """Those that stand in a saved model as they are."""
     features: Any
     scale: float
     split: str | Split
@@ -96,7 +91,6 @@ class SampleVoteClassifier(CertifiedClassifier):
     voters_: Voters
     map_: Map
     split_: Split
-    _oddities: list[str]
     contributors_: dict[Cell, int]
     """The number of each contributor's id; empty where samples vote by themselves."""
     places_: NDArray[np.int64]
@@ -138,21 +132,36 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.split_, self.kind_of_samples_ = split, samples.kind
         self.map_ = Map.of(self.features, self.scale, samples)
         self._check_classes()
-        self.contributors_ = {}
-        arrived = self._arrived(samples, codes, cells, ids, first=True, known=known)
-        kept = np.flatnonzero(arrived.kept)
+        for what, given in (("labels", codes), ("groups", ids)):
+            if given is not None and len(given) != len(samples):
+                raise PoisonproofError(f"There are {len(samples)} samples and {len(given)} {what}; give one each.")
+        described = self.map_.describe(samples, twice=True) if known is None else self.map_.describe_new(samples, known)
+        named = np.array([ids is None or ids[row] is not None for row in range(len(samples))], np.bool_)
+        faults = {
+            **label_faults(codes, cells),
+            "have no contributor": ~named,
+            "cannot be read by the feature map": ~described.readable,
+        }
+        words = [left_out_words(fault, rows) for fault, rows in faults.items()]
+        oddities = [*samples.oddities, *filter(None, words)]
+        kept = np.flatnonzero((codes >= 0) & named & described.readable)
         if len(kept) == 0:
-            raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(self._oddities)}.")
+            raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(oddities)}.")
+        self.contributors_, owners = {}, np.zeros(len(kept), np.int64)
+        for at, row in enumerate(kept if ids is not None else ()):
+            owners[at] = self.contributors_.setdefault(ids[row], len(self.contributors_))  # type: ignore[index]
         self.places_ = np.full(len(codes), -1, np.int64)
         self.places_[kept] = np.arange(len(kept))
-        self.voters_ = self._voters_of(arrived, kept)
+        taken = slice(None) if len(kept) == len(codes) else kept
+        hashes = samples.content_hashes[taken].copy()
+        self.voters_ = Voters(described.rows[taken], described.lengths[taken], codes[taken].copy(), hashes, owners)
         self.n_dropped_ = len(codes) - len(kept)
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
             self._check_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
         self.premises_ = (*self._own_premises(), *of_data, *table_premises(samples, split), *typed)
-        self._report_dropped()
+        self._warn_of(oddities)
         self._see_surroundings(
             "in front of the vote; one poisoned sample can move every other one that way, and then no radius holds; "
             "use a fixed map (features=) instead."
@@ -191,12 +200,34 @@ class SampleVoteClassifier(CertifiedClassifier):
     def save(self, path: str | Path) -> None:
         """Keep the fitted model in a folder, without pickle; `load` serves it again.
 
-        It holds the features and labels of all training samples: whoever may read it may read those.
+        It holds the features, the label and a hash of every training sample: whoever may read it may read those;
+        deleting a sample means fitting without it and writing the model again.
         """
-        from poisonproof.ballots.voter_files import save_model
+        from poisonproof.training.model_files import dumped
 
         check_is_fitted(self, "voters_")
-        save_model(self, path)
+        folder, features = Path(path), self.map_.features
+        folder.mkdir(parents=True, exist_ok=True)
+        self.voters_.save(folder / VOTERS, self.places_)
+        write_bytes(folder / MAP, dumped(features.without_cache() if isinstance(features, PublicMap) else features))
+        names = getattr(self, "feature_names_in_", None)
+        write_record(
+            folder / RECORD,
+            {
+                "format": FORMAT,
+                "type": type(self).__name__,
+                "parameters": {name: getattr(self, name) for name in self._kept_parameters},
+                "sizes": None if getattr(self, "class_sizes", None) is None else self.sizes_.tolist(),
+                "steps_per_unit": self.map_.scale,
+                "classes": labels_to_json(self.classes_),
+                "split": self.split_.as_dict(),
+                "contributors": [[cell, number] for cell, number in self.contributors_.items()],
+                "feature_names": None if names is None else [str(name) for name in names],
+                "premises": to_records(self.premises_),
+                "files": {name: sha256_of(folder / name) for name in (VOTERS, MAP)},
+                **{name: getattr(self, name) for name in PLAIN},
+            },
+        )
 
     @classmethod
     def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
@@ -208,9 +239,46 @@ class SampleVoteClassifier(CertifiedClassifier):
         trusted : sequence of str
             Full names of types of your own (a feature map) that may be loaded.
         """
-        from poisonproof.ballots.voter_files import load_model
+        folder = Path(path)
+        record = read_record(folder / RECORD)
+        check_format(folder, record.get("format"), FORMAT)
+        if record.get("type") != cls.__name__:
+            raise PoisonproofError(f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.")
+        with reading(folder / RECORD):
+            if set(record["files"]) != {VOTERS, MAP}:
+                raise DamagedFileError(f"{folder / RECORD} is altered: it states {', '.join(sorted(record['files']))}.")
+            for name, stated in record["files"].items():
+                if sha256_of(folder / name) != stated:
+                    raise DamagedFileError(
+                        f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
+                    )
+            model = cls._of_record(record, folder, trusted)
+        if isinstance(model.map_.features, PublicMap):
+            model.map_.features.check_unchanged()
+        return model
 
-        return load_model(cls, path, trusted)
+    @classmethod
+    def _of_record(cls, record: dict[str, Any], folder: Path, trusted: Sequence[str]) -> Self:
+        from poisonproof.training.model_files import load_state
+
+        features = load_state(folder / MAP, trusted)
+        classes, sizes, parameters = labels_from_json(record["classes"]), record["sizes"], dict(record["parameters"])
+        if sizes is not None:
+            parameters["class_sizes"] = dict(zip(classes.tolist(), sizes, strict=True))
+        declared = None if record["classes_inferred_"] else classes.tolist()
+        model: Self = cls(features, split=Split.from_dict(record["split"]), classes=declared, **parameters)
+        for name in PLAIN:
+            setattr(model, name, record[name])
+        model.classes_, model.split_ = classes, model.split  # type: ignore[assignment]
+        model.contributors_ = {cell: int(number) for cell, number in record["contributors"]}
+        model.premises_ = from_records(record["premises"])
+        if record["feature_names"] is not None:
+            model.feature_names_in_ = np.array(record["feature_names"], object)
+        model.voters_, model.places_ = Voters.load(folder / VOTERS, len(classes))
+        model.map_ = Map(features, float(record["steps_per_unit"]), model.voters_.width)
+        model._check_parameters()
+        model._check_classes()
+        return model
 
     # What subclasses say
 
@@ -271,54 +339,6 @@ class SampleVoteClassifier(CertifiedClassifier):
             raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
         return split if groups is None else replace(split, kind="group")
 
-    def _arrived(
-        self,
-        samples: Samples,
-        codes: NDArray[np.int64],
-        cells: list[Cell],
-        ids: list[Cell] | None,
-        *,
-        first: bool,
-        known: Known | None = None,
-    ) -> Arrivals:
-        """Describe samples, number their contributors, and say who is left out and why."""
-        if len(codes) != len(samples):
-            raise PoisonproofError(
-                f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
-            )
-        if ids is not None and len(ids) != len(samples):
-            raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
-        described = (
-            self.map_.describe(samples, twice=first) if known is None else self.map_.describe_new(samples, known)
-        )
-        named = (
-            np.array([cell is not None for cell in ids], np.bool_)
-            if ids is not None
-            else np.ones(len(samples), np.bool_)
-        )
-        kept = (codes >= 0) & named & described.readable
-        numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
-        owners = np.zeros(len(samples), np.int64)
-        for row, cell in enumerate(ids or ()):
-            if kept[row]:
-                owners[row] = numbers.setdefault(cell, following)
-                following = max(following, int(owners[row]) + 1)
-        faults = {
-            **label_faults(codes, cells),
-            "have no contributor": ~named,
-            "cannot be read by the feature map": ~described.readable,
-        }
-        words = [left_out_words(fault, rows) for fault, rows in faults.items()]
-        self._oddities = [*samples.oddities, *filter(None, words)]
-        return Arrivals(samples, described, codes, owners, kept)
-
-    def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
-        described = arrived.described
-        taken = slice(None) if len(kept) == len(arrived.kept) else kept
-        codes, owners = arrived.codes[taken].copy(), arrived.owners[taken].copy()
-        hashes = arrived.samples.content_hashes[taken].copy()
-        return Voters(described.rows[taken], described.lengths[taken], codes, hashes, owners)
-
     def _settle_classes(self) -> None:
         """With inferred classes: those that voters have, in their order."""
         names = self.classes_.tolist()
@@ -328,73 +348,12 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.voters_.codes[:] = places_of(range(len(names)), held)[codes]
         self.classes_ = class_array([names[code] for code in held])
 
-    def _report_dropped(self) -> None:
-        for oddity in self._oddities:
+    def _warn_of(self, oddities: Sequence[str]) -> None:
+        for oddity in oddities:
             warn(f"{oddity}.")
-        del self._oddities
 
 
-class BallotRules(SampleVoteClassifier):
-    """What is near, and how large classes should be: what ballots in one map share with ballots in many."""
-
-    near: float
-    class_sizes: Mapping[Any, int] | None
-    class_sizes_from: str | None
-    sizes_: NDArray[np.int64]
-    """Declared sizes in the order of the classes."""
-
-    def _limit(self) -> int:
-        return limit_of(self.near, self.map_.scale)
-
-    def _check_parameters(self) -> None:
-        """Refuse what the caller cannot mean, before anything is read."""
-        self._check_near()
-        if self.class_sizes is None:
-            return
-        if not isinstance(self.class_sizes, Mapping):
-            raise PoisonproofError(
-                f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
-            )
-        for label, size in self.class_sizes.items():
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-                raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
-
-    def _check_near(self) -> None:
-        limit_of(self.near, 1.0)
-
-    def _declared_classes(self) -> Sequence[Any] | None:
-        """The class list: as given, or the keys of the declared sizes."""
-        if not isinstance(self.class_sizes, Mapping):
-            return self.classes
-        keys = list(self.class_sizes)
-        if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
-            raise PoisonproofError(
-                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
-            )
-        return keys
-
-    def _check_classes(self) -> None:
-        """Put declared sizes in the order of the classes."""
-        self.sizes_ = np.zeros(len(self.classes_), np.int64)
-        if isinstance(self.class_sizes, Mapping):
-            sizes = dict(zip(label_cells(self.class_sizes), self.class_sizes.values(), strict=True))
-            self.sizes_ = np.array([sizes[cell] for cell in label_cells(self.classes_.tolist())], np.int64)
-
-    def _own_premises(self) -> list[Premise]:
-        """Map, threshold, class sizes."""
-        return [*super()._own_premises(), self._near_premise(), self._sizes_premise()]
-
-    def _near_premise(self) -> Premise:
-        return Premise("near", {"distance": float(self.near), "squared_steps": int(self._limit())}, declared=True)
-
-    def _sizes_premise(self) -> Premise:
-        if not self.sizes_.any():
-            return Premise("class-sizes", None, declared=None)
-        sizes = [list(pair) for pair in zip(self.classes_.tolist(), self.sizes_.tolist(), strict=True)]
-        return Premise("class-sizes", {"sizes": sizes, "source": self.class_sizes_from}, declared=True)
-
-
-class BallotClassifier(BallotRules):
+class BallotClassifier(SampleVoteClassifier):
     """A classifier without training whose predictions withstand thousands of poisoned samples.
 
     Every training sample votes about x: +1 for its label if it is near, −1 if it is far, through a map that does not
@@ -447,6 +406,9 @@ class BallotClassifier(BallotRules):
     """
 
     method = "ballots"
+    _kept_parameters = ("near", "class_sizes_from", "one_sided", "voices", "scale")
+    sizes_: NDArray[np.int64]
+    """Declared sizes in the order of the classes."""
 
     def __init__(
         self,
@@ -495,7 +457,7 @@ class BallotClassifier(BallotRules):
             self.sizes_,
             self.classes_,
             heard.own,
-            one_sided=self._one_sided,
+            one_sided=bool(self.one_sided),
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             voices=voices,
@@ -520,7 +482,7 @@ class BallotClassifier(BallotRules):
         """
         scores = self._scores(X)
         most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_)
-        least = 0 if self._one_sided else most
+        least = 0 if self.one_sided else most
         speaking = scores + least
         total = speaking.sum(axis=1, keepdims=True)
         return np.where(total > 0, speaking / np.maximum(total, 1), 1 / scores.shape[1])
@@ -537,29 +499,65 @@ class BallotClassifier(BallotRules):
         voices = Voices(int(self.voices), (held % n_classes).astype(np.int64), starts)
         return cells.astype(np.int64), len(held), totals.astype(np.int64), voices
 
-    @property
-    def _one_sided(self) -> bool:
-        return bool(self.one_sided)
+    def _limit(self) -> int:
+        return limit_of(self.near, self.map_.scale)
 
     def _check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
             raise PoisonproofError(
                 f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
             )
-        if self.one_sided and isinstance(self.class_sizes, Mapping):
+        self._check_near()
+        sizes = self.class_sizes
+        if sizes is None:
+            return
+        if not isinstance(sizes, Mapping):
+            raise PoisonproofError(
+                f"The 'class_sizes' parameter must be sizes by label. Got {type(sizes).__name__} instead."
+            )
+        if self.one_sided:
             raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
-        super()._check_parameters()
+        for label, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+                raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
+
+    def _check_near(self) -> None:
+        limit_of(self.near, 1.0)
+
+    def _declared_classes(self) -> Sequence[Any] | None:
+        """The class list: as given, or the keys of the declared sizes."""
+        if self.class_sizes is None:
+            return self.classes
+        keys = list(self.class_sizes)
+        if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
+            raise PoisonproofError(
+                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
+            )
+        return keys
+
+    def _check_classes(self) -> None:
+        """Put declared sizes in the order of the classes."""
+        given = self.class_sizes or {}
+        sizes = dict(zip(label_cells(given), given.values(), strict=True))
+        self.sizes_ = np.array([sizes.get(cell, 0) for cell in label_cells(self.classes_.tolist())], np.int64)
 
     def _own_premises(self) -> list[Premise]:
-        premises = super()._own_premises()
+        """Map, threshold, class sizes, and what a contributor may say."""
+        sizes: Any = None
+        if self.one_sided:
+            sizes = {}
+        elif self.sizes_.any():
+            pairs = zip(self.classes_.tolist(), self.sizes_.tolist(), strict=True)
+            sizes = {"sizes": [list(pair) for pair in pairs], "source": self.class_sizes_from}
+        premises = [*super()._own_premises(), self._near_premise()]
+        premises.append(Premise("class-sizes", sizes, declared=declared_if(sizes is not None)))
         if self.split_.kind == "group":
             premises.append(Premise("votes-per-contributor", self.voices, declared=declared_if(self.voices != 1)))
         return premises
 
-    def _sizes_premise(self) -> Premise:
-        if self._one_sided:
-            return Premise("class-sizes", {}, declared=True)
-        return super()._sizes_premise()
+    def _near_premise(self) -> Premise:
+        return Premise("near", {"distance": float(self.near), "squared_steps": int(self._limit())}, declared=True)
 
 
 class NeighborVoteClassifier(SampleVoteClassifier):
@@ -599,6 +597,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     """
 
     method = "neighbours"
+    _kept_parameters = ("n_neighbors", "scale")
 
     def __init__(
         self,
@@ -679,8 +678,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
                 f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
             )
 
-    def _report_dropped(self) -> None:
-        super()._report_dropped()
+    def _warn_of(self, oddities: Sequence[str]) -> None:
+        super()._warn_of(oddities)
         count = self._n_voters
         if count < self.n_neighbors:
             warn(

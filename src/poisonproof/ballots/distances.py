@@ -18,7 +18,6 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.system.compiled import njit
 
 LONGEST_SQUARED = 1 << 24
-TESTS_AT_ONCE = 1024
 
 
 def limit_of(near: float, scale: float) -> int:
@@ -40,21 +39,6 @@ def squared_lengths(rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.b
     wide = rows.astype(np.int64)
     lengths = np.einsum("ij,ij->i", wide, wide)
     return lengths, lengths <= LONGEST_SQUARED
-
-
-def limits_of_share(test: NDArray[Any], rows: NDArray[Any], share: float) -> NDArray[np.int64]:
-    """For every test sample, the squared distance within which this share of the rows lies, at least one of them.
-
-    Whole numbers: the ⌈share · n⌉-th smallest of the exact distances to the n rows. No row may be longer than 4095.
-    """
-    at = max(math.ceil(Fraction(float(share)) * len(rows)), 1) - 1
-    right, voters = squared_lengths(rows)[0], rows.astype(np.float32)
-    limits = np.empty(len(test), np.int64)
-    for start in range(0, len(test), TESTS_AT_ONCE):
-        part = test[start : start + TESTS_AT_ONCE]
-        distances = right - 2 * (part.astype(np.float32) @ voters.T).astype(np.int64)
-        limits[start : start + len(part)] = squared_lengths(part)[0] + np.partition(distances, at, axis=1)[:, at]
-    return limits
 
 
 @njit(nogil=True, cache=True)

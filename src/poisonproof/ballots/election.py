@@ -41,9 +41,8 @@ from poisonproof.premises import Premise, PublicMap
 from poisonproof.runs.election import Election, Fitted, VotersInEvidence, threat_model
 from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.samples.convert import digest_of
-from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.system.progress import progress
+from poisonproof.system.progress import counted
 
 FORMAT = "poisonproof counts 1"
 TESTS_PER_BLOCK = 1024
@@ -71,16 +70,59 @@ class SampleElection(Election):
             raise WrongTypeError(
                 f"A run cannot keep a {type(model).__name__} yet; fit and save it by itself.", code="run.classifier"
             )
-        self.fitted = _fitted(dataset, model)
+        self.fitted = self._fitted()
         self.split, self.n_train = self.fitted.split_, len(self.fitted.voters_)
         self.record = election_record(self.fitted)
-        self.identity = self._identity(_voters_in_words(self.fitted), self.fitted.classes_, election=self.record)
+        name = self.record["map"]["name"]
+        words = f"{model.method}, map {describe(self.fitted.map_.features) if name == OWN else name}"
+        self.identity = self._identity(words, self.fitted.classes_, election=self.record)
         self.test = self.split.samples(dataset.test.samples)
 
+    def _fitted(self) -> SampleVoteClassifier:
+        """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own.
+
+        Of the rule of the vote the data set says only who chose it: its words are the classifier's.
+        """
+        model, train = self.model, self.dataset.train
+        fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
+        split = split_of(model)
+        self.dataset.check_schema(split.schema)
+        fitted.fit(split.samples(train.samples), train.labels, train.groups)
+        premises = {premise.code: premise for premise in fitted.premises_}
+        for premise in self.dataset.premises:
+            rule = premises.get(premise.code) if premise.code in OF_THE_RULE else None
+            premises[premise.code] = premise if rule is None else replace(rule, declared=premise.declared)
+        fitted.premises_ = tuple(premises.values())
+        return fitted
+
     def vote(self, folder: Path, stale: Callable[[int], None]) -> Ballots | Neighbours:
-        """What the training samples say of all test samples."""
+        """What the voters say of all test samples: blocks that are there and still true, and the others counted now."""
         stale(0)  # nothing is trained
-        return self.fitted._votes_of(count_all(folder, self.fitted, self.record, self.test))
+        voters, test = self._voters_digest(), self.test
+        starts = range(0, len(test), TESTS_PER_BLOCK)
+        paths = [folder / "votes" / f"block-{number:05d}.npz" for number in range(len(starts))]
+        for path in set((folder / "votes").glob("*.npz")) - set(paths):
+            path.unlink()  # about test samples that are no longer there
+        parts: list[Heard] = []
+        for start, path in counted([*zip(starts, paths, strict=True)], len(starts)):
+            part = test.subset(np.arange(start, min(start + TESTS_PER_BLOCK, len(test))))
+            facts = {"format": FORMAT, "voters": voters, "samples": digest_of(part), "first_sample": start}
+            heard = _read(path, facts, len(part))
+            if heard is None:
+                heard = self.fitted._heard(part)
+                write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
+            parts.append(heard)
+        return self.fitted._votes_of(Heard.joined(parts))
+
+    def _voters_digest(self) -> str:
+        """SHA-256 of all that counts depend on but the test samples: how votes are counted, and every voter."""
+        model, voters = self.fitted, self.fitted.voters_
+        stated = [self.record, labels_to_json(model.classes_), model.split_.as_dict()]
+        digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode())
+        for array in (voters.rows, voters.codes, voters.hashes, voters.owners):
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
         """Keep the voters."""
@@ -125,9 +167,14 @@ class SampleElection(Election):
         Of an encoder, the one that is given is taken, with its cache, if it is the one on record.
         """
         assert identity.election is not None
-        return classifier_of(
-            identity.election, split=Split.from_dict(identity.split), classes=classes, encoder=encoder, n_jobs=n_jobs
-        )
+        parameters = {name: value for name, value in identity.election.items() if name not in ("method", "map")}
+        parameters["scale"] = parameters.pop("steps_per_unit")
+        if isinstance(parameters.get("class_sizes"), list):
+            parameters["class_sizes"] = dict(parameters["class_sizes"])
+            classes = None  # they are the keys
+        features, split = map_of(identity.election["map"], encoder), Split.from_dict(identity.split)
+        kind: Any = cls.classifier
+        return kind(features, split=split, classes=classes, n_jobs=n_jobs, **parameters)
 
     @classmethod
     def chosen(cls, parameters: dict[str, Any]) -> list[Premise]:
@@ -212,11 +259,6 @@ class NeighborElection(SampleElection):
         return "try a smaller --n-neighbors, other --features, or more data of the rare classes"
 
 
-CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
-    kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)
-}
-
-
 def election_record(model: SampleVoteClassifier) -> dict[str, Any]:
     """How a fitted classifier votes: its parameters and its map, as plain values."""
     sizes = getattr(model, "class_sizes", None)
@@ -231,86 +273,6 @@ def election_record(model: SampleVoteClassifier) -> dict[str, Any]:
     }
     plain: dict[str, Any] = json.loads(json.dumps(record, default=lambda number: number.item()))
     return plain
-
-
-def _voters_in_words(model: SampleVoteClassifier) -> str:
-    """What stands in a manifest where the learner of base classifiers does."""
-    name = record_of(model.map_.features)["name"]
-    return f"{model.method}, map {describe(model.map_.features) if name == OWN else name}"
-
-
-def classifier_of(
-    record: Mapping[str, Any],
-    *,
-    split: Split,
-    classes: Sequence[Any] | None,
-    n_jobs: int | None = None,
-    encoder: PublicMap | None = None,
-) -> SampleVoteClassifier:
-    """The classifier of a record, not yet fitted."""
-    parameters = {name: value for name, value in record.items() if name not in ("method", "map", "steps_per_unit")}
-    if isinstance(parameters.get("class_sizes"), list):
-        parameters["class_sizes"] = dict(parameters["class_sizes"])
-        classes = None  # they are the keys
-    kind: Any = CLASSIFIERS[record["method"]]
-    return kind(
-        map_of(record["map"], encoder),
-        scale=record["steps_per_unit"],
-        split=split,
-        classes=classes,
-        n_jobs=n_jobs,
-        **parameters,
-    )
-
-
-def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifier:
-    """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own.
-
-    Of the rule of the vote the data set says only who chose it: its words are the classifier's.
-    """
-    fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
-    split = split_of(model)
-    dataset.check_schema(split.schema)
-    samples: Samples = split.samples(dataset.train.samples)
-    fitted.fit(samples, dataset.train.labels, dataset.train.groups)
-    premises = {premise.code: premise for premise in fitted.premises_}
-    for premise in dataset.premises:
-        rule = premises.get(premise.code) if premise.code in OF_THE_RULE else None
-        premises[premise.code] = premise if rule is None else replace(rule, declared=premise.declared)
-    fitted.premises_ = tuple(premises.values())
-    return fitted
-
-
-def voters_digest(model: SampleVoteClassifier, election: Mapping[str, Any]) -> str:
-    """SHA-256 of all that counts depend on but the test samples: how votes are counted, and every voter."""
-    voters = model.voters_
-    digest = hashlib.sha256(
-        json.dumps([election, labels_to_json(model.classes_), model.split_.as_dict()], sort_keys=True).encode()
-    )
-    for array in (voters.rows, voters.codes, voters.hashes, voters.owners):
-        digest.update(f"{array.dtype.str} {array.shape} ".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return digest.hexdigest()
-
-
-def count_all(folder: Path, model: SampleVoteClassifier, election: Mapping[str, Any], test: Samples) -> Heard:
-    """What the voters say of all test samples: blocks that are there and still true, and the others counted now."""
-    voters = voters_digest(model, election)
-    starts = list(range(0, len(test), TESTS_PER_BLOCK))
-    paths = [folder / "votes" / f"block-{number:05d}.npz" for number in range(len(starts))]
-    for path in set((folder / "votes").glob("*.npz")) - set(paths):
-        path.unlink()  # about test samples that are no longer there
-    parts: list[Heard] = []
-    for number, (start, path) in enumerate(zip(starts, paths, strict=True)):
-        part = test.subset(np.arange(start, min(start + TESTS_PER_BLOCK, len(test))))
-        facts = {"format": FORMAT, "voters": voters, "samples": digest_of(part), "first_sample": start}
-        heard = _read(path, facts, len(part))
-        if heard is None:
-            heard = model._heard(part)
-            write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
-        parts.append(heard)
-        progress(number + 1, len(starts))
-    return Heard.joined(parts)
 
 
 def _read(path: Path, facts: dict[str, Any], count: int) -> Heard | None:

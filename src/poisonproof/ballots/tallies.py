@@ -17,7 +17,7 @@ import heapq
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +32,6 @@ from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
-
-BALLOT_ARRAYS = ("near", "totals", "sizes", "self_near")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +89,14 @@ class AtRisk(NamedTuple):
 
 
 class TalliesOfSamples:
-    """What `Ballots` and `Neighbours` share: the certificates, whose radii each of them knows."""
+    """What `Ballots` and `Neighbours` share: the certificates, whose radii each of them knows, and the file.
+
+    ``ARRAYS`` and ``FACTS`` are what stands in the file.
+    """
 
     FORMAT: ClassVar[str]
+    ARRAYS: ClassVar[tuple[str, ...]]
+    FACTS: ClassVar[tuple[str, ...]]
     classes: NDArray[Any]
     classes_inferred: bool
     split: Split | None
@@ -141,6 +144,36 @@ class TalliesOfSamples:
     def _against(self, target: int, n_jobs: int) -> TargetRadii:
         raise NotImplementedError
 
+    def save(self, path: str | Path) -> None:
+        """Write a self-describing npz file with digests."""
+        plain = {
+            "classes": labels_to_json(self.classes),
+            "split": self.split.as_dict() if self.split else None,
+            "premises": to_records(self.premises),
+        }
+        arrays, facts = ({name: getattr(self, name) for name in names} for names in (self.ARRAYS, self.FACTS))
+        facts |= plain
+        if (voices := facts.get("voices")) is not None:
+            arrays |= {"cell_classes": voices.classes, "starts": voices.starts}
+            facts["voices"] = voices.most
+        write_arrays(path, arrays, {"format": self.FORMAT, **facts})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote; refuse it if anything was altered."""
+        arrays, facts = open_arrays(path, cls.ARRAYS)
+        check_format(path, facts.get("format"), cls.FORMAT)
+        with reading(path):
+            given = {name: facts[name] for name in cls.FACTS}
+            if given.get("voices") is not None:
+                given["voices"] = Voices(given["voices"], arrays.pop("cell_classes"), arrays.pop("starts"))
+            if set(arrays) != set(cls.ARRAYS):
+                raise DamagedFileError(f"{path} is altered: it holds {', '.join(sorted(arrays))}.")
+            given["classes"] = labels_from_json(given["classes"])
+            given["split"] = Split.from_dict(given["split"]) if given["split"] else None
+            given["premises"] = from_records(given["premises"])
+            return cls(**arrays, **given)
+
 
 @dataclass(frozen=True, eq=False)
 class Ballots(TalliesOfSamples):
@@ -166,6 +199,8 @@ class Ballots(TalliesOfSamples):
     """
 
     FORMAT: ClassVar[str] = "poisonproof ballots 2"
+    ARRAYS: ClassVar = ("near", "totals", "sizes", "self_near")
+    FACTS: ClassVar = ("classes", "one_sided", "classes_inferred", "split", "voices", "rule", "premises")
 
     near: NDArray[np.int64]
     totals: NDArray[np.int64]
@@ -298,48 +333,6 @@ class Ballots(TalliesOfSamples):
         movable = bool(self.self_near[rows].any())
         return AtRisk(standing.leads[rows], standing.prediction[rows], movable, int(right.sum()))
 
-    def save(self, path: str | Path) -> None:
-        """Write a self-describing npz file with digests."""
-        arrays = {name: getattr(self, name) for name in BALLOT_ARRAYS}
-        if self.voices is not None:
-            arrays |= {"cell_classes": self.voices.classes, "starts": self.voices.starts}
-        facts = {
-            "format": self.FORMAT,
-            "classes": labels_to_json(self.classes),
-            "one_sided": self.one_sided,
-            "classes_inferred": self.classes_inferred,
-            "split": self.split.as_dict() if self.split else None,
-            "voices": None if self.voices is None else self.voices.most,
-            "rule": self.rule,
-            "premises": to_records(self.premises),
-        }
-        write_arrays(path, arrays, facts)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Ballots:
-        """Read what `save` wrote; refuse it if anything was altered."""
-        arrays, facts = open_arrays(path, BALLOT_ARRAYS)
-        check_format(path, facts.get("format"), cls.FORMAT)
-        with reading(path):
-            voices = None
-            if facts["voices"] is not None:
-                voices = Voices(facts["voices"], arrays.pop("cell_classes"), arrays.pop("starts"))
-            if set(arrays) != set(BALLOT_ARRAYS):
-                raise DamagedFileError(f"{path} is altered: it holds {', '.join(sorted(arrays))}.")
-            return cls(
-                **arrays,
-                classes=labels_from_json(facts["classes"]),
-                one_sided=facts["one_sided"],
-                classes_inferred=facts["classes_inferred"],
-                split=Split.from_dict(facts["split"]) if facts["split"] else None,
-                voices=voices,
-                rule=facts["rule"],
-                premises=from_records(facts["premises"]),
-            )
-
-
-NEIGHBOR_ARRAYS = ("order", "first")
-
 
 @dataclass(frozen=True, eq=False)
 class Neighbours(TalliesOfSamples):
@@ -362,6 +355,10 @@ class Neighbours(TalliesOfSamples):
     """
 
     FORMAT: ClassVar[str] = "poisonproof neighbours 2"
+    ARRAYS: ClassVar = ("order", "first")
+    FACTS: ClassVar = (
+        *("n_neighbors", "n_samples", "contributors", "classes", "classes_inferred", "split", "rule", "premises"),
+    )
 
     order: NDArray[Any]
     first: NDArray[np.bool_]
@@ -425,40 +422,6 @@ class Neighbours(TalliesOfSamples):
         """Votes for each class, an array (n_test, n_classes)."""
         voting = self.order[:, : self.n_neighbors]
         return np.stack([(voting == c).sum(axis=1) for c in range(len(self.classes))], axis=1).astype(np.int64)
-
-    def save(self, path: str | Path) -> None:
-        """Write a self-describing npz file with digests."""
-        facts = {
-            "format": self.FORMAT,
-            "n_neighbors": self.n_neighbors,
-            "n_samples": self.n_samples,
-            "contributors": self.contributors,
-            "classes": labels_to_json(self.classes),
-            "classes_inferred": self.classes_inferred,
-            "split": self.split.as_dict() if self.split else None,
-            "rule": self.rule,
-            "premises": to_records(self.premises),
-        }
-        write_arrays(path, {"order": self.order, "first": self.first}, facts)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Neighbours:
-        """Read what `save` wrote; refuse it if anything was altered."""
-        arrays, facts = open_arrays(path, NEIGHBOR_ARRAYS)
-        check_format(path, facts.get("format"), cls.FORMAT)
-        with reading(path):
-            return cls(
-                arrays["order"],
-                arrays["first"],
-                facts["n_neighbors"],
-                facts["n_samples"],
-                labels_from_json(facts["classes"]),
-                contributors=facts["contributors"],
-                classes_inferred=facts["classes_inferred"],
-                split=Split.from_dict(facts["split"]) if facts["split"] else None,
-                rule=facts["rule"],
-                premises=from_records(facts["premises"]),
-            )
 
 
 def worst_division(leads: Counts, prediction: Counts, size: int, stop: float) -> Division:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +31,7 @@ from poisonproof.ballots.distances import (
     write_distances,
 )
 from poisonproof.ballots.maps import HashedFeatures, TableFeatures
-from poisonproof.errors import PoisonproofError
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.learners.feature_maps import (
     ASKED_TWICE,
     LONGEST,
@@ -43,8 +44,11 @@ from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.compiled import copy_into, njit, nth_smallest
 from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.files import open_arrays, write_arrays
 from poisonproof.system.threads import in_threads, n_cores
 
+FORMAT = "poisonproof voters 2"
+ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 TESTS_AT_ONCE = 512
 NUMBERS_PER_BLOCK = 1 << 21  # of features in single precision, so that a block stays near the processor
 DISTANCE_BYTES = 1 << 26  # distances of a run of test samples to all voters, where they are ordered
@@ -100,6 +104,30 @@ class Voters:
     def width(self) -> int:
         """Features of a voter."""
         return int(self.rows.shape[1])
+
+    def save(self, path: Path, places: NDArray[np.int64]) -> None:
+        """Write them as plain arrays; ``places``: which voter each training sample is, -1 for none."""
+        arrays = {name: getattr(self, name) for name in ("rows", "codes", "hashes", "owners")}
+        write_arrays(path, arrays | {"places": places}, {"format": FORMAT})
+
+    @classmethod
+    def load(cls, path: Path, n_classes: int) -> tuple[Self, NDArray[np.int64]]:
+        """What `save` wrote; refused if it is altered."""
+        arrays, facts = open_arrays(path, ARRAYS)
+        check_format(path, facts.get("format"), FORMAT)
+        rows, codes, hashes, owners, places = (arrays[name] for name in ARRAYS)
+        whole = rows.ndim == 2 and rows.dtype in (np.int8, np.int16) and hashes.dtype == np.uint64
+        whole = whole and all(array.shape == (len(rows),) for array in (codes, hashes, owners))
+        whole = whole and all(array.dtype == np.int64 and array.ndim == 1 for array in (codes, owners, places))
+        if whole and len(rows):
+            whole = 0 <= codes.min() <= codes.max() < n_classes and owners.min() >= 0
+            whole = whole and np.array_equal(np.sort(places[places >= 0]), np.arange(len(rows)))
+        if not whole:
+            raise DamagedFileError(f"{path} is altered: its arrays are no voters'.")
+        lengths, short = _lengths(rows)
+        if not short.all():
+            raise DamagedFileError(f"{path} is altered: it holds features that are too long.")
+        return cls(rows, lengths, codes, hashes, owners), places
 
 
 def count_cells(
