@@ -163,19 +163,6 @@ def served(run, data, words, monkeypatch):
     return [(row[0], str(row[1])) for row in opened[0].answers(images, Question()).rows()]
 
 
-def test_new_samples_that_embeddings_from_elsewhere_do_not_know(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    X = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
-    X = np.concatenate([X.train.X, X.test.X])
-    library.write_embeddings("gpu.npz", X, X.reshape(len(X), -1)[:, ::5], name="large", trained_on="the web")
-    poisonproof("run", folder, "--encoder", "gpu.npz", "--learner", "table", *OPTIONS, "--out", "run")
-    new = tmp_path / "new"
-    new.mkdir()
-    Image.fromarray(255 - X[0]).save(new / "new.png")
-    done = poisonproof("predict", "run", new, "--out", "answers.csv", "--n-jobs", 1)
-    assert "large has no numbers for 1 samples" in done.stderr
-
-
 def test_evidence_hears_base_classifiers_behind_an_encoder(made, tmp_path, monkeypatch):
     """Named encoders are made again; one of the user's own is named again, by `attest` and `gate` as by `verify`."""
     run, _ = made
@@ -309,52 +296,6 @@ def test_plan_and_compare_take_an_encoder(folder, tmp_path):
 def test_what_cannot_be_meant_is_one_sentence(folder, tmp_path, words, sentence):
     options = ("--classes", "0,1,2", "--out", tmp_path / "run")
     assert sentence in " ".join(poisonproof("run", folder, *words, *options, code=2).stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("nan", "gave NaN, infinity or nothing for a sample; it must give numbers"),
-        ("twice", "gave other numbers when it was asked about the same sample again"),
-        ("raises", "raised on a sample (ValueError: no model here)"),
-    ],
-)
-@pytest.mark.parametrize("method", [(), ("--method", "neighbours", "--n-neighbors", 5)], ids=["head", "neighbours"])
-def test_an_encoder_that_is_no_function_of_one_sample(folder, tmp_path, monkeypatch, name, sentence, method):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.py").write_text(BAD)
-    monkeypatch.delitem(sys.modules, "bad", raising=False)
-    words = ("run", folder, "--encoder", f"bad:{name}", "--classes", "0,1,2", "--n-jobs", 1, *method)
-    assert sentence in " ".join(poisonproof(*words, "--out", tmp_path / "run", code=2).stderr.split())
-
-
-def test_weights_shapes_and_samples_that_do_not_fit(folder, tmp_path, monkeypatch):
-    """What a run says before anything is encoded: other weights, a network of another shape, texts for pictures."""
-
-    def said(data, *words):
-        done = poisonproof("run", data, *words, *OPTIONS[:-2], "--out", tmp_path / "run", code=2)
-        return " ".join(done.stderr.split())
-
-    network(tmp_path / "small.onnx")
-    (tmp_path / "small.json").write_text('{"size": [20, 20], "trained_on": "noise"}')
-    images = ("--classes", "0,1,2", "--encoder")
-    assert "it would be given one float tensor of shape [1, 3, 20, 20]" in said(
-        folder, *images, tmp_path / "small.onnx"
-    )
-    (tmp_path / "texts.csv").write_text("text,y\n" + "".join(f"a text about {at},{at % 2}\n" for at in range(60)))
-    texts = ("--label", "y", "--classes", "0,1", "--encoder", SMALL)
-    assert "takes images, and these samples are texts" in said(tmp_path / "texts.csv", *texts)
-    real = packaged.NETWORKS["efficientnet-lite0"]
-    monkeypatch.setitem(packaged.NETWORKS, "efficientnet-lite0", real._replace(digest="0" * 64))
-    assert "they are others, so nothing that was certified holds" in said(folder, *images, SMALL)
-
-
-def test_an_unreadable_image_is_left_out_and_named(folder, tmp_path):
-    bad = shutil.copytree(folder, tmp_path / "shapes")
-    (bad / "0" / "broken.png").write_bytes(b"no picture")
-    done = poisonproof("run", bad, "--encoder", SMALL, *OPTIONS, "--out", tmp_path / "run")
-    assert "0/broken.png is not a whole image" in done.stderr
-    assert "16 test samples" in done.stdout
 
 
 def test_a_missing_extra_is_named(folder, tmp_path, monkeypatch):

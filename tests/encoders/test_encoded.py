@@ -133,22 +133,6 @@ def test_saved_models_answer_as_before_and_keep_no_cache(encoder, data, tmp_path
     assert np.array_equal(loaded.certify(X[:20]).radius, ballots.certify(X[:20]).radius)
 
 
-def test_update_is_a_refit(encoder, data):
-    X, y = data
-    model = ensemble(encoder).fit(X[:80], y[:80])
-    model.update(add=(X[80:], y[80:]), remove=[3, 5])
-    stay = np.setdiff1d(np.arange(90), [3, 5])
-    assert np.array_equal(model.votes(X).matrix, ensemble(encoder).fit(X[stay], y[stay]).votes(X).matrix)
-
-
-def test_texts_in_front_of_any_learner():
-    texts = [f"{word} number {at}" for at in range(40) for word in ("football goal match", "stock market bank")]
-    labels = ["sport", "money"] * 40
-    model = FiniteAggregationClassifier(k=4, d=2, classes=["money", "sport"], encoder=poisonproof.encoder("wordllama"))
-    certificate = model.fit(texts, labels).certify(["a match with a late goal", "the bank and its stock"])
-    assert certificate.labels.tolist() == ["sport", "money"]
-
-
 def test_what_does_not_go_together_says_so(encoder, data):
     X, y = data
     with pytest.raises(PoisonproofError, match="takes images, and these samples are texts"):

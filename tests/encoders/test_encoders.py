@@ -14,7 +14,6 @@ from PIL import Image
 import poisonproof
 from encoding import SMALL, network, pictures
 from poisonproof import PoisonproofError
-from poisonproof.encoders import onnx as image_encoders
 from poisonproof.encoders import packaged as named_encoders
 from poisonproof.encoders.base import as_encoder, to_length
 from poisonproof.encoders.onnx import UNIT, ImageInput, located, resampling, resized
@@ -79,23 +78,16 @@ LARGER = ["efficientnet-lite1", "efficientnet-lite2"]
 
 
 @pytest.mark.parametrize("name", LARGER)
-def test_the_larger_networks_are_functions_of_one_picture_too(name, monkeypatch):
-    """At the size that they were trained for, opened twice; and many pictures at a smaller size."""
+def test_the_larger_networks_are_functions_of_one_picture_too(name):
     pytest.importorskip(named_encoders.NETWORKS[name].package, reason=f"NOT TESTED: {name} is not installed")
-    encoder, (X, _) = poisonproof.encoder(name), pictures(8)
-    assert encoder.picture.height == named_encoders.NETWORKS[name].size
+    assert poisonproof.encoder(name).picture.height == named_encoders.NETWORKS[name].size
+    encoder, (X, _) = poisonproof.encoder(f"{name}@64"), pictures(20)
     rows = encoder(X)
-    assert rows.shape == (8, 1, 1280)
-    for size in (1, 7):
-        assert np.array_equal(np.concatenate([encoder(X[at : at + size]) for at in range(0, len(X), size)]), rows)
-    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 5)
+    assert rows.shape == (20, 1, 1280)
+    assert np.array_equal(np.concatenate([encoder(X[at : at + 7]) for at in range(0, 20, 7)]), rows)
     image_encoders._sessions.clear()
     assert np.array_equal(encoder(X[::-1]), rows[::-1])
-    small, (many, _) = poisonproof.encoder(f"{name}@64"), pictures(70)
-    whole = small(many)
-    for size in (1, 7, 64):
-        assert np.array_equal(np.concatenate([small(many[at : at + size]) for at in range(0, 70, size)]), whole)
-    assert len(np.unique(whole[:, 0], axis=0)) == 70
+    assert len(np.unique(rows[:, 0], axis=0)) == 20
 
 
 # How often the blocks of each stage are repeated; widths are read off the weights

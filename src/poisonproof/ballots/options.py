@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,11 @@ PANEL = "Where training samples vote"
 ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"
 AUTO = "auto"
 METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS, AUTO)
+OF = {  # the options of each method alone; the first is the one that it needs
+    BALLOTS: ("near", "class_sizes", "class_sizes_from", "one_sided", "voices"),
+    NEIGHBOURS: ("n_neighbors",),
+}
+OF_MAPS = ("features", "unit", "units")
 PICTURES = ("glyphs",)
 MAPS = ("numbers", "table", "words", *PICTURES)
 log = logging.getLogger(__name__)
@@ -35,11 +40,6 @@ def _starting(names: Sequence[str]) -> Callable[[str], list[str]]:
 class VoterOptions:
     """What `poisonproof run` is told about who votes and how."""
 
-    FIELDS_OF: ClassVar[dict[str, tuple[str, ...]]] = {
-        BALLOTS: ("near", "class_sizes", "class_sizes_from", "one_sided", "voices"),
-        NEIGHBOURS: ("n_neighbors",),
-    }
-    OF_BALLOTS: ClassVar = tuple(f"--{name.replace('_', '-')}" for name in FIELDS_OF[BALLOTS])
     method: Annotated[
         str | None,
         typer.Option(
@@ -113,35 +113,29 @@ class VoterOptions:
         """Whether who votes is trained: not training samples."""
         return self.method not in (BALLOTS, NEIGHBOURS)
 
-    @property
-    def given(self) -> list[str]:
-        """The options that were given, as they are typed, but for the method."""
-        names = [field.name for field in fields(self) if field.name != "method"]
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Those of these options that were given, as they are typed."""
         return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
-
-    @classmethod
-    def not_of(cls, method: str) -> tuple[str, ...]:
-        """The fields that are of the other method in which samples vote."""
-        return cls.FIELDS_OF[NEIGHBOURS if method == BALLOTS else BALLOTS]
 
     def check(self) -> None:
         """Refuse options of another method, and a method that there is not."""
-        if self.method is not None and self.method not in METHODS:
-            raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{self.method}'.")
-        if self.train and self.given:
+        method = self.method
+        if method is not None and method not in METHODS:
+            raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{method}'.")
+        if self.train and (odd := self.given([*OF[BALLOTS], *OF[NEIGHBOURS], *OF_MAPS])):
             raise PoisonproofError(
-                f"{self.given[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
+                f"{odd[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
             )
-        others = self.OF_BALLOTS if self.method == NEIGHBOURS else ("--n-neighbors",)
-        other = [name for name in self.given if name in others]
-        if not self.train and other:
-            raise PoisonproofError(f"{other[0]} is not of --method {self.method}; leave one of them out.")
-        if self.method == BALLOTS and self.near is None:
+        if self.train:
+            return
+        if odd := self.given(OF[NEIGHBOURS if method == BALLOTS else BALLOTS]):
+            raise PoisonproofError(f"{odd[0]} is not of --method {method}; leave one of them out.")
+        if method == BALLOTS and self.near is None:
             raise PoisonproofError(
                 "--method ballots needs --near, the greatest distance that counts as near; `poisonproof plan DATA "
                 "--attack-size M` proposes one."
             )
-        if self.method == NEIGHBOURS and self.n_neighbors is None:
+        if method == NEIGHBOURS and self.n_neighbors is None:
             raise PoisonproofError("--method neighbours needs --n-neighbors, how many of the nearest vote.")
 
     def classifier(
@@ -205,29 +199,28 @@ class VoterOptions:
 
     def following(self, method: str, parameters: dict[str, float]) -> VoterOptions:
         """As if a method and its parameters had been typed; those of base classifiers are none of these."""
-        if method == BALLOTS:
-            return replace(self, method=method, near=parameters["near"])
-        if method == NEIGHBOURS:
-            return replace(self, method=method, n_neighbors=int(parameters["n_neighbors"]))
-        return replace(self, method=method)
+        kinds: dict[str, Any] = {"near": float, "n_neighbors": int}
+        given = {name: kinds[name](value) for name, value in parameters.items() if name in kinds}
+        return replace(self, method=method, **given)
 
     def of_rows(
         self, dataset: Dataset, encoder: str | None, rows: Sequence[str], n_jobs: int
     ) -> tuple[Any, dict[str, SampleVoteClassifier]]:
         """The map for a pilot, None for the one of this kind of data, and the classifiers of a comparison's rows."""
-        parameters = {BALLOTS: self.near, NEIGHBOURS: self.n_neighbors}
-        for option in self.given:
-            rows_of = [BALLOTS] if option in self.OF_BALLOTS else list(parameters)
-            rows_of = [NEIGHBOURS] if option == "--n-neighbors" else rows_of
-            if not set(rows_of) & set(rows):
-                raise PoisonproofError(f"{option} is of the row '{rows_of[0]}', which is not among --rows.")
-            if option in self.OF_BALLOTS and self.near is None:
-                raise PoisonproofError(f"{option} goes with --near; a pilot of ballots tries plain ones only.")
         models = {}
-        for method in (method for method, value in parameters.items() if value is not None):
-            plain: Any = {name: type(self).__dataclass_fields__[name].default for name in self.not_of(method)}
-            models[method] = replace(self, method=method, **plain).classifier(dataset, None, n_jobs, encoder)
-        if encoder is None and (self.features, self.unit, self.units) == (None, None, None):
+        if (of_map := self.given(OF_MAPS)) and not {*OF} & {*rows}:
+            raise PoisonproofError(f"{of_map[0]} is of the row '{BALLOTS}', which is not among --rows.")
+        for method, names in OF.items():
+            given = self.given(names)
+            if given and method not in rows:
+                raise PoisonproofError(f"{given[0]} is of the row '{method}', which is not among --rows.")
+            if given and getattr(self, names[0]) is None:
+                raise PoisonproofError(f"{given[0]} goes with --near; a pilot of ballots tries plain ones only.")
+            if given:
+                others = OF[NEIGHBOURS if method == BALLOTS else BALLOTS]
+                plain: Any = {name: type(self).__dataclass_fields__[name].default for name in others}
+                models[method] = replace(self, method=method, **plain).classifier(dataset, None, n_jobs, encoder)
+        if encoder is None and not of_map:
             return None, models
         return self.map(dataset, None, encoder), models
 

@@ -161,33 +161,25 @@ def nearest_voters(voters: Voters, test: Described, most: int, *, one_per_owner:
     )
     run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
     for start in range(0, n_test, run):
-        run_of_tests = slice(start, min(start + run, n_test))
-        few = Described(test.rows[run_of_tests], test.lengths[run_of_tests], test.readable[run_of_tests])
-        distances = np.empty((len(few.rows), n_rows), np.int32)
-
-        def write(
-            shard: int,
-            tests: slice,
-            rows: slice,
-            products: NDArray[np.float32],
-            few: Described = few,
-            distances: NDArray[np.int32] = distances,
-        ) -> None:
-            out = distances[tests, rows]
-            write_distances(products, few.lengths[tests], voters.lengths[rows], out)
-
-        _each_block(voters, few, _shards(n_rows, len(few.rows)), write)
-        parts = [array[run_of_tests] for array in nearest]
-
-        def select(
-            first: int, last: int, distances: NDArray[np.int32] = distances, parts: list[NDArray[Any]] = parts
-        ) -> None:
-            several = distances[first:last]
-            chosen = [part[first:last] for part in parts]
-            _select(several, voters.hashes, voters.codes, voters.owners, n_owners, *chosen)
-
-        in_threads(len(few.rows), 16, select)
+        part = slice(start, min(start + run, n_test))
+        few = Described(test.rows[part], test.lengths[part], test.readable[part])
+        _order(voters, few, n_owners, [array[part] for array in nearest])
     return nearest
+
+
+def _order(voters: Voters, test: Described, n_owners: int, nearest: list[NDArray[Any]]) -> None:
+    """Fill the nearest voters of some test samples, of whose distances to all voters there is room."""
+    distances = np.empty((len(test.rows), len(voters)), np.int32)
+
+    def write(shard: int, tests: slice, rows: slice, products: NDArray[np.float32]) -> None:
+        write_distances(products, test.lengths[tests], voters.lengths[rows], distances[tests, rows])
+
+    def select(first: int, last: int) -> None:
+        chosen = [array[first:last] for array in nearest]
+        _select(distances[first:last], voters.hashes, voters.codes, voters.owners, n_owners, *chosen)
+
+    _each_block(voters, test, _shards(len(voters), len(test.rows)), write)
+    in_threads(len(test.rows), 16, select)
 
 
 def distances_between(test: Described, voters: Voters) -> NDArray[np.int32]:
@@ -396,18 +388,17 @@ class Map:
             )
         return cls(features, float(getattr(features, "scale", scale)), 0)._measured(samples)
 
-    def describe(self, samples: Samples, rows: NDArray[np.int64] | None = None, *, twice: bool = False) -> Described:
+    def describe(self, samples: Samples, *, twice: bool = False) -> Described:
         """The features of these samples; with ``twice`` some are asked for again, in other company.
 
         A sample that cannot be read has features of zeros.
         """
-        rows = np.arange(len(samples)) if rows is None else rows
-        whole, readable = np.zeros((len(rows), self.width), np.int8), np.zeros(len(rows), np.bool_)
+        whole, readable = np.zeros((len(samples), self.width), np.int8), np.zeros(len(samples), np.bool_)
         errors: list[Exception] = []
-        fed = np.flatnonzero(self._taken(samples)[rows])
+        fed = np.flatnonzero(self._taken(samples))
         for start in range(0, len(fed), self._at_once):
             at = fed[start : start + self._at_once]
-            given, readable[at] = self._rows(samples, rows[at], errors)
+            given, readable[at] = self._rows(samples, at, errors)
             whole = whole.astype(np.result_type(whole, given), copy=False)
             whole[at] = given
         lengths, short = _lengths(whole)
@@ -415,16 +406,16 @@ class Map:
         if not readable.all():
             whole[~readable], lengths[~readable] = 0, 0
         if twice:
-            if not readable.any() and len(rows):
+            if not readable.any() and len(samples):
                 raise _unusable(errors)
-            self._check_again(samples, rows, readable, whole)
+            self._check_again(samples, readable, whole)
         return Described(whole, lengths, readable)
 
     def describe_new(self, samples: Samples, known: Known) -> Described:
         """The features of these samples; those that are known are not asked for again."""
         places = np.array([known.places.get(key, -1) for key in samples.each_key(np.arange(len(samples)))], np.int64)
         old = places >= 0
-        new = self.describe(samples, np.flatnonzero(~old)) if not old.all() else None
+        new = self.describe(samples.subset(np.flatnonzero(~old))) if not old.all() else None
         kept = known.rows[places[old]]
         rows = np.zeros((len(samples), self.width), kept.dtype if new is None else np.result_type(kept, new.rows))
         rows[old], readable = kept, np.ones(len(samples), np.bool_)
@@ -459,34 +450,32 @@ class Map:
         raise _unusable(errors)
 
     def _widths(self, samples: Samples, rows: NDArray[np.int64], errors: list[Exception]) -> list[int]:
-        widths = []
-        for row in rows:
-            try:
-                given, numbers = self._ask(samples, row[None])
-            except MemoryError:
-                raise
-            except Exception as error:
-                errors.append(error)
-            else:
-                widths += [given.shape[1]] if numbers[0] else []
-        return widths
+        asked = (self._try(samples, row[None], errors) for row in rows)
+        return [one[0].shape[1] for one in asked if one is not None and one[1][0]]
 
     def _rows(
         self, samples: Samples, rows: NDArray[np.int64], errors: list[Exception]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Whole numbers for samples, and which of them the map could read; the others are zeros."""
-        try:
-            given, numbers = self._ask(samples, rows)
-            if given.shape[1] == self.width:
-                return given, numbers
-        except MemoryError:
-            raise
-        except Exception as error:
-            errors.append(error)
+        asked = self._try(samples, rows, errors)
+        if asked is not None and asked[0].shape[1] == self.width:
+            return asked
         if len(rows) == 1:
             return np.zeros((1, self.width), np.int8), np.zeros(1, np.bool_)
         alone = [self._rows(samples, row[None], errors) for row in rows]
         return np.concatenate([given for given, _ in alone]), np.concatenate([numbers for _, numbers in alone])
+
+    def _try(
+        self, samples: Samples, rows: NDArray[np.int64], errors: list[Exception]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        """As `_ask`; None, and the reason among the errors, where the map raised."""
+        try:
+            return self._ask(samples, rows)
+        except MemoryError:
+            raise
+        except Exception as error:
+            errors.append(error)
+            return None
 
     def _ask(self, samples: Samples, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """What the map says of some samples, as whole numbers, and which answers were numbers."""
@@ -508,19 +497,15 @@ class Map:
         small = np.all((given >= WHOLE.min) & (given <= WHOLE.max), axis=1)
         return np.where(small[:, None], given, 0).astype(np.int16), small
 
-    def _check_again(
-        self, samples: Samples, rows: NDArray[np.int64], readable: NDArray[np.bool_], whole: NDArray[Any]
-    ) -> None:
+    def _check_again(self, samples: Samples, readable: NDArray[np.bool_], whole: NDArray[Any]) -> None:
         """Ask again about the samples with the smallest content hashes, which no order and no sender decides."""
-        known = np.flatnonzero(readable)
-        again = known[np.argsort(samples.content_hashes[rows[known]], kind="stable")[:ASKED_TWICE]]
+        known, errors = np.flatnonzero(readable), []  # type: ignore[var-annotated]
+        again = known[np.argsort(samples.content_hashes[known], kind="stable")[:ASKED_TWICE]]
         for at in np.split(again[::-1], range(self._at_once, len(again), self._at_once)):
-            try:
-                given, numbers = self._ask(samples, rows[at])
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise PoisonproofError(f"The feature map raised when it was asked twice ({error}).") from None
+            asked = self._try(samples, at, errors)
+            if asked is None:
+                raise PoisonproofError(f"The feature map raised when it was asked twice ({errors[0]}).")
+            given, numbers = asked
             if not numbers.all() or given.shape[1] != whole.shape[1] or (given != whole[at]).any():
                 raise PoisonproofError(
                     "The feature map gave other numbers when it was asked about the same samples again; it must be a "

@@ -301,17 +301,6 @@ class Encoder(PublicMap):
                 rows[at] = answer
         return rows
 
-    def _row(self, sample: Any) -> NDArray[np.int16]:
-        """What stands for one sample; raises `UnreadableSampleError` where that would be zeros."""
-        answer = self._answer(sample)
-        if isinstance(answer, UnreadableSampleError):
-            raise answer
-        if len(answer) != self.width:
-            raise UnreadableSampleError(
-                f"The encoder {self.record.name} gave {len(answer)} numbers for a sample; it must give {self.width}."
-            )
-        return answer
-
     def _asked(self, samples: Sequence[Any]) -> list[NDArray[np.int16]]:
         """What the encoder says of each sample by itself, as many numbers as it gave; nothing where it has none."""
         answers = [np.zeros(0, np.int16)] * len(samples)
