@@ -14,6 +14,7 @@ from PIL import Image
 import poisonproof
 from encoding import SMALL, network, pictures
 from poisonproof import PoisonproofError
+from poisonproof.encoders import onnx as image_encoders
 from poisonproof.encoders import packaged as named_encoders
 from poisonproof.encoders.base import as_encoder, to_length
 from poisonproof.encoders.onnx import UNIT, ImageInput, located, resampling, resized
