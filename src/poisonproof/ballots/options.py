@@ -115,7 +115,8 @@ class VoterOptions:
 
     def given(self, names: Iterable[str]) -> list[str]:
         """Those of these options that were given, as they are typed."""
-        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
+        given = (name for name in names if getattr(self, name) is not None and getattr(self, name) is not False)
+        return [f"--{name.replace('_', '-')}" for name in given]
 
     def check(self) -> None:
         """Refuse options of another method, and a method that there is not."""
@@ -214,12 +215,12 @@ class VoterOptions:
             given = self.given(names)
             if given and method not in rows:
                 raise PoisonproofError(f"{given[0]} is of the row '{method}', which is not among --rows.")
-            if given and getattr(self, names[0]) is None:
-                raise PoisonproofError(f"{given[0]} goes with --near; a pilot of ballots tries plain ones only.")
-            if given:
+            if getattr(self, names[0]) is not None:
                 others = OF[NEIGHBOURS if method == BALLOTS else BALLOTS]
                 plain: Any = {name: type(self).__dataclass_fields__[name].default for name in others}
                 models[method] = replace(self, method=method, **plain).classifier(dataset, None, n_jobs, encoder)
+            elif given:
+                raise PoisonproofError(f"{given[0]} goes with --near; a pilot of ballots tries plain ones only.")
         if encoder is None and not of_map:
             return None, models
         return self.map(dataset, None, encoder), models
