@@ -10,7 +10,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
-from collections.abc import Callable, Iterator
+import tarfile
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -26,12 +27,13 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.data.reading import SCHEMAS
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.schema import ImageSchema
-from poisonproof.system.archives import limit_of, open_zip, tar_files
+from poisonproof.system.archives import limit_of, open_regular, open_zip
 from poisonproof.system.files import reading
 from research.download import cache, fetch
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 GTSRB_SIDE = 48
+MOST_FILES = 1000  # of an archive
 PIXELS_PER_BYTE = 8  # the densest of Pillow's PPM family, the bitmap
 MNIST_FILES = {
     "x_train": "train-images-idx3-ubyte",
@@ -219,3 +221,44 @@ def _sign(path: Path, text: str) -> int:
     if not 0 <= label < CLASSES["gtsrb"]:
         raise DamagedFileError(f"{path} is damaged: it has a label {text}; there are {CLASSES['gtsrb']} classes.")
     return label
+
+
+def tar_files(path: str | Path, names: Collection[str], largest: int) -> dict[str, bytes]:
+    """Plain files of a gzipped tar archive, those of these names in whatever folder; nothing is written to disk.
+
+    Links, devices and folders are passed over. An archive with a file beyond ``largest`` bytes is refused.
+    """
+    files = {}
+    with (
+        open_regular(path) as packed,
+        gzip.open(packed) as unpacked,
+        tarfile.open(fileobj=_Pieces(unpacked, largest), mode="r:") as archive,
+    ):
+        limit = limit_of(os.fstat(packed.fileno()).st_size)
+        for count, member in enumerate(archive):
+            if count >= MOST_FILES:
+                raise PoisonproofError(f"it holds more than {MOST_FILES} files")
+            if member.size > largest or member.offset_data + member.size > limit:
+                raise PoisonproofError(f"'{member.name}' states {member.size} bytes; at most {largest} are read")
+            name = PurePosixPath(member.name).name
+            if member.isreg() and name in names and (file := archive.extractfile(member)):
+                files[name] = file.read()
+    return files
+
+
+class _Pieces(io.RawIOBase):
+    """A stream that is never asked for more than the largest file at once, whatever a header states."""
+
+    def __init__(self, file: gzip.GzipFile, largest: int) -> None:
+        self.file, self.largest = file, largest
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.largest + tarfile.RECORDSIZE:
+            raise PoisonproofError(f"a header states {size} bytes; at most {self.largest} are read")
+        return self.file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()

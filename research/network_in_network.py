@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.determinism import imported_torch
+from poisonproof.learners.network import imported_torch
 
 STAGES = (
     ((192, 5), (160, 1), (96, 1)),

@@ -73,7 +73,7 @@ class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def answers_one_by_one(self) -> bool:
-        """Whether the models do (see `poisonproof.training.member`): their mean is taken sample by sample."""
+        """Whether the models do (see `poisonproof.training.members`): their mean is taken sample by sample."""
         return declares(self.estimator, ONE_BY_ONE)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ from poisonproof.learners import logistic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.stochastic.classifiers import Draws
-from poisonproof.training import member as asking
+from poisonproof.training import members as asking
 
 
 def constants() -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.system.determinism import one_linear_algebra_thread
-from poisonproof.training.member import fit_member, vote_of
+from poisonproof.training.members import fit_member, vote_of
 from research import datasets
 from research.learners import digits, nin
 

@@ -12,7 +12,7 @@ from poisonproof import FiniteAggregationClassifier, Split, check_estimator_puri
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import grid_weights
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
-from poisonproof.training.member import fit_member, vote_of
+from poisonproof.training.members import fit_member, vote_of
 from research.maps.counts import ROOT_LIMIT
 from research.maps.dead_leaves import dead_leaves
 from research.maps.objects import Bank, ObjectFeatures

@@ -191,7 +191,7 @@ def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):
     assert spare(whole + 500, 1, undefended=True) == 250
     assert spare(whole - 1, 1, undefended=True) == (whole - 1 - need.at(1)) // 2  # they are not trained
     worker = member_memory.smallest_worker
-    monkeypatch.setattr(member_memory, "smallest_worker", lambda: type("", (), {"memory": 1150})())
+    monkeypatch.setattr(member_memory, "smallest_worker", lambda: (1150, "w"))
     assert worker() is None
     assert spare(10**6, 64, undefended=False) == (1150 - 50 - 100) // 2
     assert spare(1330, 64, undefended=False) == 100

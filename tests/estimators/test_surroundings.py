@@ -1,8 +1,6 @@
 """What stands around a fit: searches and pipelines are seen where they can be, and stated as premises."""
 
-import numpy as np
 import pytest
-from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
@@ -85,12 +83,6 @@ def test_nothing_is_called_declared_that_the_user_did_not_give(case):
     model, origins = ORIGINS[case]
     stated = {premise.code: premise.declared for premise in clone(model).fit(X, Y).premises_}
     assert stated == origins
-
-
-def test_that_nothing_was_fitted_before_is_always_a_premise():
-    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, classes=range(10)).fit(X, Y)
-    assert f"Premise: {NOTHING}" in str(model.certify(X[:3]))
-    assert NOTHING in map(str, CertifiedBaggingClassifier(GaussianNB(), n_draws=3).fit(X, Y).premises_)
 
 
 @pytest.mark.parametrize(
@@ -179,23 +171,3 @@ def test_a_search_is_checked_with_every_step_it_would_put_in():
     with pytest.raises(ValueError, match="memory=, a cache"):
         check_pipeline(Pipeline([("n", Normalizer()), ("o", OURS)], memory="somewhere"))
     assert cross_val_score(OURS, X, Y, cv=2).shape == (2,)
-
-
-@pytest.mark.parametrize("backend", ["multiprocessing", "loky", "threading"])
-def test_every_backend_of_joblib_gives_the_same_votes(backend):
-    expected = OURS.fit(X, Y).votes(X[:20]).matrix
-    with parallel_config(backend, n_jobs=2):
-        assert (OURS.fit(X, Y).votes(X[:20]).matrix == expected).all()
-
-
-def test_lightgbm_with_parameters_it_does_not_name():
-    lightgbm = pytest.importorskip("lightgbm")
-    learner = lightgbm.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1, num_threads=2, seed=5)
-    model = FiniteAggregationClassifier(learner, k=3, d=2, classes=range(10))
-    votes = model.fit(X, Y).votes(X[:20]).matrix
-    assert "verbose=-1" in stated(model)["learner"]
-    assert all(member.failure is None for member in model.members_)
-    assert {member.model.get_params()["num_threads"] for member in model.members_} == {1}
-    assert len(np.unique(votes)) > 1
-    order = np.random.default_rng(0).permutation(len(X))
-    assert (model.fit(X[order], Y[order]).votes(X[:20]).matrix == votes).all()

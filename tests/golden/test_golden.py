@@ -8,7 +8,7 @@ import pytest
 import golden
 from poisonproof.core import certify as methods
 from poisonproof.core.subsets import Subsets
-from poisonproof.training import member as asking
+from poisonproof.training import members as asking
 
 RECORDED = json.loads(golden.VALUES.read_text(encoding="utf-8"))
 

@@ -15,7 +15,7 @@ import poisonproof.training.members as members
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.samples.convert import join_rows, take_rows
-from poisonproof.training.engine import engine_of
+from poisonproof.training.engine import gives_scores
 
 N, N_TEST = 40, 8
 DIGITS = load_digits()
@@ -38,7 +38,7 @@ def check_votes_are_a_function_of_the_subset(learner, samples, monkeypatch, *, p
         model = FiniteAggregationClassifier(learner, k=3, d=2, classes=[0, 1, 2], split=split, **options)
         return model.fit(X, y)
 
-    ranks = engine_of(learner).ranks(learner)
+    ranks = gives_scores(learner)
 
     def said(model, samples=test):
         votes = model.votes(samples, rankings=ranks)

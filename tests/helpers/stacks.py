@@ -9,7 +9,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import TrainingSet
-from poisonproof.training.member import fit_member, vote_of
+from poisonproof.training.members import fit_member, vote_of
 
 N_CLASSES = 4
 

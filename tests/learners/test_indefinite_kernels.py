@@ -16,7 +16,7 @@ from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.training.engine import engine_of
-from poisonproof.training.member import fit_member, ranking_of, vote_of
+from poisonproof.training.members import fit_member, ranking_of, vote_of
 from poisonproof.training.pooled import load_pooled, save_pooled
 
 POOLED = [name for name in registry.names("learners") if engine_of(preset(name)).pooled]

@@ -196,9 +196,10 @@ def test_numbers_beyond_float32_are_refused_as_scikit_learn_refuses_them():
         ("n_columns", lambda a: "many"),
     ],
 )
-def test_trees_that_lead_out_of_themselves_are_never_walked(name, change):
+@pytest.mark.parametrize("grown", [lambda X, y: forest_trees(X, y, 3, 0), lambda X, y: boosted_trees(X, y, 3, 4)])
+def test_trees_that_lead_out_of_themselves_are_never_walked(grown, name, change):
     X, y = WINE
-    state = forest_trees(X, y, 3, 0).__getstate__()
+    state = grown(X, y).__getstate__()
     Trees.__new__(Trees).__setstate__(state)
     with pytest.raises(DamagedFileError, match="damaged"):
         Trees.__new__(Trees).__setstate__({**state, name: change(state[name])})
@@ -211,16 +212,6 @@ def wine_file(tmp_path):
     rows = [",".join([*(f"{value:g}" for value in row[:4]), f"kind {label}"]) for row, label in zip(X, y, strict=True)]
     path.write_text("\n".join(["a,b,c,d,kind", *rows]) + "\n")
     return path
-
-
-def test_a_run_with_a_forest_answers_and_is_updated(wine_file, tmp_path):
-    pytest.importorskip("pandas")
-    words = ("--label", "kind", "--k", 3, "--d", 2, "--n-jobs", 1, "--no-undefended")
-    poisonproof("run", wine_file, "--learner", "forest", *words, "--out", tmp_path / "run")
-    poisonproof("predict", tmp_path / "run", wine_file, "--out", tmp_path / "answers.csv")
-    poisonproof("update", tmp_path / "run", "--remove", "3", "--n-jobs", 1)
-    poisonproof("predict", tmp_path / "run", wine_file, "--out", tmp_path / "less.csv")
-    assert (tmp_path / "answers.csv").read_text().count("\n") == (tmp_path / "less.csv").read_text().count("\n") > 178
 
 
 def test_base_classifiers_of_types_that_nobody_vouches_for_are_votes_only(wine_file, tmp_path, monkeypatch):

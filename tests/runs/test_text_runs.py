@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-import poisonproof.training.source as shared_texts
+import poisonproof.training.engine as shared_texts
 import poisonproof.training.stacked as stacked
 from command_line import as_process, poisonproof
 from poisonproof.runs.answers import SavedRun
-from poisonproof.training.members import MappedMembers, MemberList
 from tables import write_csv
 
 TOPICS = {
@@ -57,7 +56,7 @@ def whole(table, tmp_path_factory):
 def alone(table, tmp_path_factory):
     """The slow twin: nothing is stacked and no word is shared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacked, "is_sum", lambda model: False)
+        patch.setattr(stacked, "NAMES", {})
         patch.setattr(shared_texts, "MOST_BYTES", -1)
         return run_of(table, tmp_path_factory.mktemp("runs") / "alone")
 
@@ -71,11 +70,11 @@ def test_votes_and_answers_are_those_of_each_alone(table, whole, alone):
     assert same_votes(whole, alone)
     assert [path.name for path in (whole / "models").glob("members-*")] == ["members-00000.npy"]
     assert [path.name for path in (alone / "models").glob("members-*")] == ["members-00000.skops"]
-    assert isinstance(SavedRun.open(whole).ensemble.members_, MappedMembers)
+    assert SavedRun.open(whole).fitted.model.members_.stacks
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacked, "is_sum", lambda model: False)
+        patch.setattr(stacked, "NAMES", {})
         saved = SavedRun.open(alone)
-        assert isinstance(saved.ensemble.members_, MemberList)
+        assert not saved.fitted.model.members_.stacks
         slow = poisonproof("predict", alone, table[0], "--n-jobs", 1).stdout
     assert poisonproof("predict", whole, table[0], "--n-jobs", 1).stdout == slow
     assert poisonproof("predict", alone, table[0], "--n-jobs", 1).stdout == slow

@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
-from poisonproof.training import member as linear
-from poisonproof.training.member import Member, predict_in_batches, vote_of
+from poisonproof.training import members as linear
+from poisonproof.training.members import Member, predict_in_batches, vote_of
 
 X, Y = map(np.ascontiguousarray, load_digits(return_X_y=True))
 LINEAR = [LogisticRegression(max_iter=9), SGDClassifier(random_state=0), Perceptron(), LinearSVC(max_iter=50)]
@@ -81,7 +81,7 @@ def test_a_sample_that_predict_refuses_decides_nothing_about_the_others():
     assert votes[others].tolist() == vote_of(Member(0, model, np.arange(10), 7), X[:20], 20, 10)[0][others].tolist()
 
 
-@pytest.mark.parametrize("n_features", [1, 2, 7, 8, 9, 64, 129, 300])
+@pytest.mark.parametrize("n_features", [1, 8, 129, 300])
 def test_no_bit_of_a_naive_bayes_knows_how_many_rows_there_are(n_features):
     rng = np.random.default_rng(n_features)
     fed = rng.normal(size=(1100, n_features)) * rng.uniform(0.1, 1e3, n_features)

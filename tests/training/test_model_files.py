@@ -18,7 +18,8 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.model_files import FORMAT, MEMBERS_PER_FILE, RECORD, dumped, load_state, plain_learner
+from poisonproof.training.engine import MEMBERS_PER_FILE
+from poisonproof.training.model_files import FORMAT, RECORD, dumped, load_state, plain_learner
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])

@@ -7,14 +7,14 @@ from sklearn.kernel_ridge import KernelRidge
 
 import poisonproof.learners.kernel_ridge as kernel_ridge
 import poisonproof.training.pooled as pooled
-from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity, registry
+from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import GlyphFeatures, VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from poisonproof.learners.presets import preset
 from poisonproof.system.files import open_arrays, write_arrays
 from poisonproof.system.threads import n_cores
-from poisonproof.training.member import fit_member, vote_of
+from poisonproof.training.members import fit_member, vote_of
 from poisonproof.training.pooled import (
     COEFFICIENTS,
     FEATURES,
@@ -53,13 +53,13 @@ def ensemble(name, **options):
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("name", LEARNER)
 def test_pooled_votes_are_those_of_plain_fits(name):
-    """Every third of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
+    """Every seventh of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
     X, y, _ = data_for(name)
     model = ensemble(name)
     source = prepare(model, X, y).source
     matrix = model.fit(X, y).votes(X[:60]).matrix
     test = model.split_.samples(X[:60])
-    for i in range(0, 40, 3):
+    for i in range(0, 40, 7):
         member = fit_member(LEARNER[name], i, source.subset(i))
         assert member.failure is None
         alone = vote_of(member, test.take(np.arange(60), member.form), 60, len(model.classes_))[0]
@@ -83,7 +83,7 @@ def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
     assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
 
 
-@pytest.mark.parametrize("name", ["glyphs, 9 copies", "rbf", "laplace", "linear"])
+@pytest.mark.parametrize("name", ["glyphs", "rbf"])
 def test_pooled_learners_pass_the_purity_check(name):
     X, y, _ = data_for(name)
     report = check_estimator_purity(LEARNER[name], np.asarray(X[:160], float), y[:160])
@@ -100,7 +100,7 @@ def test_empty_and_one_class_subsets():
         if len(held) < 2:
             assert set(votes.matrix[:, i]) == {int(held[0]) if len(held) else len(votes.classes)}
     assert (model.subset_sizes_ == 0).any()
-    assert 0 < model.members_.n_trained < 120
+    assert 0 < model.members_.trained.sum() < 120
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplace", "linear"])
@@ -166,7 +166,7 @@ def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, t
     expected = model.votes(X[:60], rankings=True)
     assert (back.votes(X[:60], rankings=True).rankings == expected.rankings).all()
     assert back.certify(X[:60]).facts() == model.certify(X[:60]).facts()
-    assert back.members_.n_trained == model.members_.n_trained
+    assert back.members_.trained.sum() == model.members_.trained.sum()
     again = back.update(remove=[3, 70], data=(X[:150], y[:150])).retrained
     assert again.tolist() == model.update(remove=[3, 70]).retrained.tolist()
     assert (back.votes(X[:60]).matrix == model.votes(X[:60]).matrix).all()
@@ -232,11 +232,6 @@ def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "MOST_ROWS", 100)
     with pytest.raises(MemoryError, match=r"178 rows \(1 copies of 178 samples\) needs .* [kMG]B; a larger k"):
         KernelRidgeClassifier().fit(WINE, KINDS)
-
-
-def test_every_preset_is_a_classifier():
-    for name in registry.names("learners"):
-        assert hasattr(preset(name), "fit")
 
 
 @pytest.mark.parametrize(

@@ -76,20 +76,8 @@ def test_workers_that_wait_end_with_a_caller_that_was_killed_alone():
 
 
 @needs_proc
-def test_workers_that_work_end_with_a_caller_that_was_killed_alone():
-    process = started(FIT.format(nap=30, k=6))
-    assert process.stdout.readline() == b"ready\n"
-    while len(members_of(process.pid)) < 4:
-        assert process.poll() is None, "the caller ended by itself"
-        time.sleep(0.05)
-    time.sleep(2)
-    kill_alone(process)
-    assert ended(process.pid)
-
-
-@needs_proc
-@pytest.mark.parametrize("moment", [0.0, 0.2, 0.5])
-def test_workers_that_are_being_started_end_too(moment):
+@pytest.mark.parametrize("moment", [0.0, 0.3, 2.0])
+def test_workers_that_are_being_started_or_work_end_too(moment):
     process = started(FIT.format(nap=30, k=6))
     assert process.stdout.readline() == b"ready\n"
     while len(members_of(process.pid)) < 2:
@@ -141,7 +129,7 @@ def test_two_runs_of_one_process_keep_their_samples_apart(tmp_path, monkeypatch)
     assert places == {"one", "two"}
 
 
-@pytest.mark.parametrize("name", ["Ergebnisse ä", "结果", "a:b", "x" * 200 + "/" + "y" * 200])
+@pytest.mark.parametrize("name", ["Ergebnisse ä:b", "x" * 200 + "/" + "y" * 200])
 def test_folders_of_any_name_take_runs_with_workers(tmp_path, name):
     model = FiniteAggregationClassifier(GaussianNB(), k=70, d=1, classes=range(10), n_jobs=2)
     alone = FiniteAggregationClassifier(GaussianNB(), k=70, d=1, classes=range(10))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from poisonproof import FiniteAggregationClassifier, Spread, Votes, certify, load
 from poisonproof.cli.main import app
+from poisonproof.estimators.base import learner_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.feature_maps import VectorFeatures
@@ -21,7 +22,7 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.training.member import (
+from poisonproof.training.members import (
     Member,
     fit_member,
     ranking_of,
@@ -47,7 +48,7 @@ def test_rankings_leave_the_votes_alone_and_follow_the_scores(estimator):
     assert ranked.rankings.dtype == np.uint8
     source = prepare(model, X[:300], y[:300]).source
     test = model.split_.samples(X[300:])
-    learner = model._learner()
+    learner = learner_of(model)
     for i in (0, 5, 11):
         member = fit_member(learner, i, source.subset(i))
         fed = test.take(np.arange(100), member.form)

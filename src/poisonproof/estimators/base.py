@@ -114,7 +114,11 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _see_surroundings(self, danger: str) -> None:
+    def _see_surroundings(
+        self,
+        danger: str = "before the split; one poisoned sample can reach every base classifier that way, and then no "
+        "radius holds; put it inside the estimator (see check_pipeline).",
+    ) -> None:
         """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
         fitted, chosen = seen_around(self)
         self.premises_ = self._restated(fitted, chosen)
@@ -172,20 +176,10 @@ class EnsembleClassifier(CertifiedClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.sparse = get_tags(learner_of(self)).input_tags.sparse
         tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
         tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
         return tags
-
-    def _see_surroundings(
-        self,
-        danger: str = "before the split; one poisoned sample can reach every base classifier that way, and then no "
-        "radius holds; put it inside the estimator (see check_pipeline).",
-    ) -> None:
-        super()._see_surroundings(danger)
-
-    def _learner(self) -> Any:
-        return learner_of(self)
 
 
 def learner_of(model: Any, samples: Samples | None = None) -> Any:
@@ -232,7 +226,7 @@ def _seen(model: Any) -> tuple[list[str], list[str]]:
     chosen: list[str] = []
     carried, prefix = model, ""
     for caller in _callers():
-        if _is_pipeline(caller) and caller.steps[-1][1] is carried:
+        if is_a(caller, "sklearn.pipeline", "Pipeline") and caller.steps[-1][1] is carried:
             fitted += [words for name, step in caller.steps[:-1] for words in _fitted_before(name, step)]
             carried, prefix = caller, f"{caller.steps[-1][0]}__{prefix}"
         elif (
@@ -266,7 +260,7 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
     """Steps that need fitting, inside compound ones too."""
     if step is None or isinstance(step, str):
         return []
-    if _is_pipeline(step):
+    if is_a(step, "sklearn.pipeline", "Pipeline"):
         inner: Sequence[tuple[str, Any]] = step.steps
     elif is_a(step, "sklearn.pipeline", "FeatureUnion"):
         inner = step.transformer_list
@@ -280,7 +274,3 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
         learns = get_tags(step).requires_fit and f"{type(step).__module__}.{type(step).__qualname__}" not in STATELESS
         return [(path, step)] if learns else []
     return [learning for name, part in inner for learning in learning_steps(f"{path}__{name}", part)]
-
-
-def _is_pipeline(thing: Any) -> bool:
-    return is_a(thing, "sklearn.pipeline", "Pipeline")

@@ -24,7 +24,7 @@ from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
 from poisonproof.samples.labels import one_by_one, typed_premises
-from poisonproof.training.engine import Earlier, engine_of
+from poisonproof.training.engine import Earlier, check_gives_scores, engine_of
 from poisonproof.training.members import FittedMembers
 
 FEW_ROWS = 64
@@ -302,7 +302,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         check_is_fitted(self, "members_")
         samples = self._read_test(X, self.split_)
         if rankings:
-            self.members_.check_ranks(self.estimator_)
+            check_gives_scores(self.estimator_)
         answers = self.members_.votes(
             samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
         )

@@ -27,7 +27,7 @@ from poisonproof.samples.kinds import Samples, TableSamples, TrainingSet
 from poisonproof.samples.labels import LONGEST_LABEL, Cell, id_cells, read_labels, typed_premises
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
 from poisonproof.system.machine import is_a
-from poisonproof.training.source import ArraySource
+from poisonproof.training.engine import ArraySource
 
 if TYPE_CHECKING:  # arrays are trained on without the code that reads files
     from poisonproof.data.dataset import Dataset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import learning_steps
+from poisonproof.estimators.base import learner_of, learning_steps
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import fitted_parts, refuse_fitted, words
 from poisonproof.premises import PremiseWarning
@@ -81,14 +82,18 @@ def check_estimator_purity(
     findings = {
         "parts that arrive fitted": check.arrived(),
         "the rows in another order": check.other_order(),
-        "the same rows again": check.again(),
+        "the same rows again": check.again(
+            "when trained a second time on the same rows (time, a global random state, or a counter?)"
+        ),
         "one more row": check.one_more_row(),
         "trained alone": check.alone(),
         "asked twice": check.asked_twice(),
         "another batch of test samples": check.other_batch(),
-        "another number of threads": check.other_threads(),
-        "in threads": check.in_threads(),
-        "other processes": check.other_processes(),
+        "another number of threads": check.again(
+            "when the machine allowed more linear-algebra threads", threadpool_limits(4)
+        ),
+        "in threads": check.again("when trained and asked in other threads", parallel_config("threading", n_jobs=2)),
+        "other processes": check.again("when trained in other processes", parallel_config("loky", n_jobs=2)),
     }
     return PurityReport(tuple(leak for leak in findings.values() if leak), tuple(findings))
 
@@ -104,8 +109,8 @@ class _PurityCheck:
         self.model = self._fit(X, y)
         self.expected = self._votes(self.model)
 
-    def _fit(self, X: Any, y: NDArray[Any], **options: Any) -> FiniteAggregationClassifier:
-        model = FiniteAggregationClassifier(clone(self.estimator), k=self.k, d=self.d, trusted_state=True, **options)
+    def _fit(self, X: Any, y: NDArray[Any]) -> FiniteAggregationClassifier:
+        model = FiniteAggregationClassifier(clone(self.estimator), k=self.k, d=self.d, trusted_state=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
             return model.fit(X, y)
@@ -127,97 +132,64 @@ class _PurityCheck:
     def other_order(self) -> str:
         order = self.rng.permutation(self.n)
         moved = self._moved(self._votes(self._fit(take_rows(self.X, order), self.y[order])))
-        return _say(moved, "voted otherwise after the training rows were put in another order")
+        return _say(moved, "after the training rows were put in another order")
 
-    def again(self) -> str:
+    def again(self, when: str, within: AbstractContextManager[Any] | None = None) -> str:
+        """Trained on the same rows, under something that must not matter."""
         np.random.uniform(size=3)
-        moved = self._moved(self._votes(self._fit(self.X, self.y)))
-        return _say(
-            moved,
-            "voted otherwise when trained a second time on the same rows (time, a global random state, or a counter?)",
-        )
+        with within or nullcontext():
+            return _say(self._moved(self._votes(self._fit(self.X, self.y))), when)
 
     def one_more_row(self) -> str:
-        split = self.model.split_
         for row in self.rng.choice(self.n, min(6, self.n), replace=False):
             for how, X, y in self._additions(int(row)):
-                model = self._fit(X, y)
-                added = split.samples(take_rows(X, [self.n]))
-                partition = int(split.partitions(added, self.model.spread_.n_partitions)[0])
-                reached = self.model.spread_.subsets_of(partition)
-                outside = np.setdiff1d(self._moved(self._votes(model)), reached)
+                votes = self._votes(self._fit(X, y))
+                partition = int(self._partitions(take_rows(X, [self.n]))[0])
+                outside = np.setdiff1d(self._moved(votes), self.model.spread_.subsets_of(partition))
                 if len(outside):
-                    return _say(
-                        outside,
-                        f"outside the {self.d} subsets that an added row reaches voted otherwise ({how})",
-                    )
+                    return _say(outside, f"though an added row reaches only {self.d} other subsets ({how})")
         return ""
 
     def _additions(self, row: int) -> list[tuple[str, Any, NDArray[Any]]]:
-        again = np.append(np.arange(self.n), row)
-        same = take_rows(self.X, again)
+        same = take_rows(self.X, np.append(np.arange(self.n), row))
         other = self.y[self.y != self.y[row]]
-        labels = [("a copy of a row", self.y[row]), ("a row with a new label", self.y.max() + 1)]
+        additions = [("a copy of a row", same, self.y[row]), ("a row with a new label", same, self.y.max() + 1)]
         if len(other):
-            labels.append(("a copy of a row with another label", other[0]))
-        additions = [(how, same, np.append(self.y, label)) for how, label in labels]
+            additions.append(("a copy of a row with another label", same, other[0]))
         if isinstance(self.X, np.ndarray) and self.X.dtype.kind == "f":
             extreme = same.copy()
             extreme[-1] *= 1e3
-            additions.append(("a row of extreme values", extreme, np.append(self.y, self.y[row])))
-        return additions
+            additions.append(("a row of extreme values", extreme, self.y[row]))
+        return [(how, X, np.append(self.y, label)) for how, X, label in additions]
 
     def alone(self) -> str:
         chosen = self.rng.choice(len(self.model.members_), min(4, len(self.model.members_)), replace=False)
         moved = []
         for index in chosen:
-            reaching = np.isin(self._partitions(), self.model.spread_.partitions_of(int(index)))
-            if not reaching.any():
-                continue
-            votes = self._votes(self._fit(take_rows(self.X, np.flatnonzero(reaching)), self.y[reaching]))
-            if (votes[:, index] != self.expected[:, index]).any():
-                moved.append(index)
-        return _say(
-            moved,
-            "voted otherwise when nothing but their own subset was there to train on (something is shared)",
-        )
+            rows = np.flatnonzero(np.isin(self._partitions(self.X), self.model.spread_.partitions_of(int(index))))
+            if len(rows):
+                votes = self._votes(self._fit(take_rows(self.X, rows), self.y[rows]))
+                moved += [index] if (votes[:, index] != self.expected[:, index]).any() else []
+        return _say(moved, "when nothing but their own subset was there to train on (something is shared)")
 
-    def _partitions(self) -> NDArray[np.int64]:
+    def _partitions(self, X: Any) -> NDArray[np.int64]:
         split = self.model.split_
-        return split.partitions(split.samples(self.X), self.model.spread_.n_partitions)
+        return split.partitions(split.samples(X), self.model.spread_.n_partitions)
 
     def asked_twice(self) -> str:
         moved = self._moved(self._votes(self.model))
-        return _say(moved, "voted otherwise when asked a second time (sums of threads, or chance, in predict?)")
+        return _say(moved, "when asked a second time (sums of threads, or chance, in predict?)")
 
     def other_batch(self) -> str:
         count = count_rows(self.test)
-        for how, batches in (
-            ("one by one", [[i] for i in range(count)]),
-            ("in reverse", [list(range(count))[::-1]]),
-        ):
+        reverse = list(range(count))[::-1]
+        for how, batches in (("one by one", [[i] for i in reverse]), ("in reverse", [reverse])):
             votes = np.empty_like(self.expected)
             for batch in batches:
                 votes[batch] = self._votes(self.model, take_rows(self.test, batch))
-            moved = self._moved(votes)
-            if len(moved):
-                return _say(moved, f"voted otherwise when the test samples came {how}")
+            if len(moved := self._moved(votes)):
+                return _say(moved, f"when the test samples came {how}")
         return ""
-
-    def other_threads(self) -> str:
-        with threadpool_limits(4):
-            moved = self._moved(self._votes(self._fit(self.X, self.y)))
-        return _say(moved, "voted otherwise when the machine allowed more linear-algebra threads")
-
-    def in_threads(self) -> str:
-        with parallel_config("threading", n_jobs=2):
-            moved = self._moved(self._votes(self._fit(self.X, self.y)))
-        return _say(moved, "voted otherwise when trained and asked in other threads")
-
-    def other_processes(self) -> str:
-        with parallel_config("loky", n_jobs=2):
-            moved = self._moved(self._votes(self._fit(self.X, self.y)))
-        return _say(moved, "voted otherwise when trained in other processes")
 
 
 def check_pipeline(pipe: Any) -> None:
@@ -230,7 +202,7 @@ def check_pipeline(pipe: Any) -> None:
     put in. A function that mixes rows (in a FunctionTransformer, say) cannot be seen from outside.
     """
     if isinstance(pipe, FiniteAggregationClassifier):
-        refuse_fitted(pipe._learner(), pipe.trusted_state)
+        refuse_fitted(learner_of(pipe), pipe.trusted_state)
     elif isinstance(pipe, BaseSearchCV):
         check_pipeline(pipe.estimator)
         for name, candidate in _candidates(pipe):
@@ -279,8 +251,8 @@ def _candidates(search: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _say(moved: Any, what: str) -> str:
+def _say(moved: Any, when: str) -> str:
     if len(moved) == 0:
         return ""
     shown = ", ".join(str(int(index)) for index in moved[:5]) + (", …" if len(moved) > 5 else "")
-    return f"{len(moved)} base classifiers ({shown}) {what}."
+    return f"{len(moved)} base classifiers ({shown}) voted otherwise {when}."

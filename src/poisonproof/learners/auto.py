@@ -53,6 +53,7 @@ class AutoClassifier(ClassifierOfTables):
 
     answers_one_by_one = True  # so do all on the list; see poisonproof.samples.batches
     takes_columns = takes_texts = True  # see poisonproof.samples.batches
+    only_chooses = True  # see poisonproof.training.members
 
     def __init__(
         self,

@@ -36,7 +36,6 @@ GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator
 DEEPEST = 12
 SEEDS = ("random_state", "seed", "random_seed", "rng")
 JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
-PLAIN_VALUES = (type(None), bool, int, float, str)
 # What shows all that it is by its own representation.
 PLAIN = (
     str, bytes, Number, np.generic, np.dtype, range, slice, EllipsisType, date, time, timedelta, Enum, PurePath,
@@ -365,39 +364,13 @@ class SeededClones:
                 self.fixed[path] = None
             elif _generator_like(value, 0) is not None:
                 self.generators[path] = value
-        self.plain = _plain_parameters(estimator)
 
     def __call__(self, index: int) -> Any:
         """The clone of this base classifier."""
         settings = self.fixed | dict.fromkeys(self.seeds, index)
-        if self.plain is not None:
-            return type(self.estimator)(**(self.plain | settings))
         model = clone(self.estimator)
         settings |= {path: _generator_like(value, index) for path, value in self.generators.items()}
         return model.set_params(**settings) if settings else model
-
-
-def _plain_parameters(estimator: Any) -> dict[str, Any] | None:
-    """The parameters of an estimator that is them and nothing else, so that a clone is its class called with them.
-
-    scikit-learn looks for more than that in every clone, which takes as long as the fit of a small subset. None where
-    there may be more: parameters that are objects, attributes besides, a way of its own to be cloned or set.
-    """
-    kind = type(estimator)
-    overridden = any(
-        getattr(kind, name, None) is not getattr(BaseEstimator, name)
-        for name in ("__sklearn_clone__", "set_params", "get_params", "__setattr__", "__new__")
-    )
-    parameters = {} if overridden else estimator.get_params(deep=False)
-    if overridden or vars(estimator).keys() != parameters.keys():
-        return None
-    if any(type(value) not in PLAIN_VALUES for value in parameters.values()):
-        return None
-    try:
-        copied = clone(estimator)
-    except Exception:  # it is told of where base classifiers are made
-        return None
-    return parameters if vars(copied) == vars(estimator) else None
 
 
 def _leaves_it_to_joblib(owner: Any) -> bool:

@@ -7,7 +7,9 @@ fitted network can be stored without pickle.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +19,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.errors import PoisonproofError, WrongTypeError, missing_extra
 from poisonproof.samples.labels import classes_and_codes
-from poisonproof.system.determinism import seed_generators, settled
+from poisonproof.system.determinism import setting, settings_lock
+
+DEVICES = ("cpu", "cuda")
+# Errors of the machine come as RuntimeError like any other; these words tell them apart.
+MACHINE_GAVE_OUT = ("DefaultCPUAllocator", "out of memory", "CUDA error", "CUDNN_STATUS", "CUBLAS_STATUS")
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):
@@ -261,3 +267,84 @@ def _moved(images: NDArray[Any], crop: int, mirror: bool, rng: np.random.Generat
     wide = np.pad(images, [(0, 0), (crop, crop), (crop, crop)] + [(0, 0)] * (images.ndim - 3))
     corners = rng.integers(0, 2 * crop + 1, (len(images), 2))
     return np.stack([image[y : y + height, x : x + width] for image, (y, x) in zip(wide, corners, strict=True)])
+
+
+def imported_torch() -> Any:
+    """PyTorch, imported when a network is used and not before."""
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("A network", "PyTorch", "torch") from None
+    return torch
+
+
+@contextmanager
+def settled(seed: int, device: str) -> Iterator[Any]:
+    """PyTorch with settings on which no bit can depend: whatever the caller has set is put back afterwards.
+
+    Sums of floats depend on the number of threads, and some algorithms on chance, so there is one thread and no such
+    algorithm (one that has no deterministic form raises). The settings belong to the process, so in threads one
+    network runs at a time; processes run side by side. What the machine is to blame for (no memory, a broken GPU) is
+    raised as MemoryError or OSError, so that nobody takes it for a property of the training samples.
+    """
+    torch = imported_torch()
+    if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
+        raise PoisonproofError(
+            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead."
+        )
+    if device != "cpu":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products
+        if not torch.cuda.is_available():
+            raise OSError(f"PyTorch finds no GPU for device '{device}' on this machine; use device='cpu'.")
+    backends = torch.backends
+    with (
+        settings_lock,
+        setting(torch.get_num_threads, torch.set_num_threads, 1),
+        _deterministic(torch),
+        setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+        setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        _attribute(backends.mkldnn, "enabled", True),
+        _attribute(getattr(backends.mkldnn, "conv", None), "fp32_precision", "ieee"),
+        _attribute(backends.cudnn, "enabled", True),
+        _attribute(backends.cudnn, "benchmark", False),
+        _attribute(backends.cudnn, "deterministic", True),
+        _attribute(backends.cudnn, "allow_tf32", False),
+        torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+        nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
+    ):
+        seed_generators(torch, seed, device)
+        try:
+            yield torch
+        except RuntimeError as error:
+            if not any(word in str(error) for word in MACHINE_GAVE_OUT):
+                raise
+            first = str(error).strip().splitlines()[0]
+            kind = MemoryError if "out of memory" in first or "Allocator" in first else OSError
+            raise kind(f"the network could not be run: {first}") from None
+
+
+def seed_generators(torch: Any, seed: int, device: str) -> None:
+    """Seed what PyTorch draws from, on the processor and on the device."""
+    torch.default_generator.manual_seed(seed)
+    if device != "cpu":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def _attribute(owner: Any, name: str, value: Any) -> AbstractContextManager[None]:
+    """The attribute at that value, in a version of PyTorch that has it."""
+    if owner is None:
+        return nullcontext()
+    return setting(lambda: getattr(owner, name), lambda new: setattr(owner, name, new), value)
+
+
+def _deterministic(torch: Any) -> AbstractContextManager[None]:
+    return setting(
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda how: torch.use_deterministic_algorithms(how[0], warn_only=how[1]),
+        (True, False),
+    )

@@ -3,7 +3,9 @@
 The score of a base classifier is a sum in a fixed order: bias, numbers, flags of missing numbers, categories, words.
 The kernel goes through that order once and adds for all base classifiers side by side, so every sum has the same terms
 in the same order and the votes are the same to the bit. A term that is nought (a category that a sample does not have)
-may be left out or added: no comparison of finite sums sees it.
+may be left out or added: no comparison of finite sums sees it. Where nothing but numbers is read, most votes come from
+one matrix product (`Folded`): those that no rounding can decide. Only a learner's very own class is stacked, nothing
+derived from it, which may answer otherwise.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.learners.table_product import Folded
-from poisonproof.learners.text import WordReading
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier, WordReading
 from poisonproof.samples.batches import MISSING_NAME
 from poisonproof.system.compiled import njit
 
@@ -26,25 +28,27 @@ NUMBERS, OBJECTS, CATEGORIES, TEXTS = "number", "object", "category", "text"
 AT_ONCE = 8  # rows that share a pass over the weights
 LARGEST = 1e280  # of a weight
 BY_PRODUCT = 8  # rows from which on a matrix product is worth its preparation
+UNIT = 2.0**-53
+LEAST, MOST, FARTHEST = 1e-280, 1e30, 1e300  # beyond these, over- and underflow would have to be counted
 
 
-@dataclass(frozen=True, eq=False)
-class Lane:
-    """One fitted base classifier, as a stack takes it and gives it back.
+LEARNERS: dict[str, type[Any]] = {
+    "table": TableClassifier,
+    "text": TextClassifier,
+    "bayes": BayesTextClassifier,
+    "ridge": RidgeTextClassifier,
+}
+NAMES = {kind: name for name, kind in LEARNERS.items()}
 
-    ``weights`` are (slots, terms) in the order of the sum. ``categories`` are those of each column that holds no texts,
-    None for one of numbers; ``held`` the features of the words that it has weights for, in increasing order.
-    """
 
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
-    sparse: bool
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    flagged: NDArray[np.int64]
-    categories: list[list[str] | None]
-    held: NDArray[np.int64]
-    iterations: int
+def reading_of(learner: Any) -> WordReading | None:
+    """How a learner among `LEARNERS` reads words."""
+    return None if isinstance(learner, TableClassifier) else learner.readings[0]
+
+
+def _encoder_of(model: Any) -> TableClassifier | None:
+    """What encodes the columns that hold no texts, if there are any."""
+    return model if isinstance(model, TableClassifier) else getattr(model, "table_", None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +129,17 @@ class TableStack:
         return len(self.slots)
 
     @classmethod
-    def of(
-        cls, members: Sequence[Lane], kinds: tuple[str, ...] | None, reading: WordReading | None = None
-    ) -> TableStack:
-        """Of fitted base classifiers whose columns are of these kinds, and whose words are read like this."""
-        first, m = members[0], len(members)
-        slots = np.array([len(member.bias) for member in members])
-        k, n_numbers = int(slots.max()), first.weights.shape[1] if first.sparse else len(first.mean)
+    def of(cls, models: Sequence[Any], kinds: tuple[str, ...] | None, reading: WordReading | None = None) -> TableStack:
+        """Of fitted models of `LEARNERS` whose columns are of these kinds, and whose words are read like this."""
+        encoders, m = [_encoder_of(model) for model in models], len(models)
+        first, sparse = encoders[0], encoders[0] is not None and encoders[0].sparse_
+        slots = np.array([len(model.bias_) for model in models])
+        n_scaled = 0 if first is None else len(first.mean_)
+        k, n_numbers = int(slots.max()), models[0].weights_.shape[1] if sparse else n_scaled
         bias, weights, flags = np.zeros((k, m)), np.zeros((n_numbers, k, m)), np.zeros((n_numbers, k, m))
-        n_scaled = 0 if first.sparse else n_numbers
         mean, scale, flagged = np.zeros((n_scaled, m)), np.ones((n_scaled, m)), np.zeros((n_scaled, m), np.bool_)
-        columns = [at for at, categories in enumerate(first.categories) if categories is not None]
-        of_lane = [[member.categories[column] or [] for column in columns] for member in members]
+        columns = [] if first is None else [at for at, held in enumerate(first.categories_) if held is not None]
+        of_lane = [[encoder.categories_[at] or [] for at in columns] if encoder else [] for encoder in encoders]
         names = tuple(
             tuple(sorted({name for categories in of_lane for name in categories[at]})) for at in range(len(columns))
         )
@@ -145,25 +148,28 @@ class TableStack:
             {name: number for number, name in enumerate(vocabulary, begun)}
             for vocabulary, begun in zip(names, firsts, strict=False)
         ]
-        words = np.unique(np.concatenate([member.held for member in members]))
+        none = np.zeros(0, np.int64)
+        held_words = [none if reading is None else model.held_ for model in models]
+        words = np.unique(np.concatenate(held_words))
         number_of: list[NDArray[np.int64]] = []  # the number of the name or word of every entry, lane by lane
         learned_of: list[NDArray[np.float64]] = []
-        for lane, member in enumerate(members):
-            learned, here = member.weights, slots[lane]
-            bias[:here, lane] = member.bias
+        for lane, (model, encoder) in enumerate(zip(models, encoders, strict=True)):
+            learned, here = model.weights_, slots[lane]
+            missed = none if encoder is None else encoder.flagged_
+            bias[:here, lane] = model.bias_
             weights[:, :here, lane] = learned[:, :n_numbers].T
-            if n_scaled:
-                mean[:, lane], scale[:, lane] = member.mean, member.scale
-                flagged[member.flagged, lane] = True
-                flags[member.flagged, :here, lane] = learned[:, n_numbers : n_numbers + len(member.flagged)].T
+            if encoder is not None and n_scaled:
+                mean[:, lane], scale[:, lane] = encoder.mean_, encoder.scale_
+                flagged[missed, lane] = True
+                flags[missed, :here, lane] = learned[:, n_numbers : n_numbers + len(missed)].T
             held = [
                 number
                 for categories, known in zip(of_lane[lane], numbers, strict=True)
                 for number in map(known.__getitem__, categories)
             ]
-            number_of += [np.array(held, np.int64), firsts[-1] + np.searchsorted(words, member.held)]
-            entry = np.zeros((len(held) + len(member.held), k))
-            entry[:, :here] = learned[:, n_numbers + len(member.flagged) :].T
+            number_of += [np.array(held, np.int64), firsts[-1] + np.searchsorted(words, held_words[lane])]
+            entry = np.zeros((len(held) + len(held_words[lane]), k))
+            entry[:, :here] = learned[:, n_numbers + len(missed) :].T
             learned_of.append(entry)
         lane_of = np.repeat(np.arange(m, dtype=np.uint16), [len(entry) for entry in learned_of])
         numbered = np.concatenate(number_of)
@@ -171,33 +177,50 @@ class TableStack:
         lanes, entries = lane_of[order], np.concatenate(learned_of)[order]
         counts = np.bincount(numbered, minlength=firsts[-1] + len(words))
         starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-        iterations = np.array([member.iterations for member in members], np.int64)
+        iterations = np.array([getattr(model, "n_iter_", 0) for model in models], np.int64)
         return cls(
-            kinds, first.sparse, slots, bias, mean, scale, weights, flags, flagged, names, words, starts, lanes,
+            kinds, sparse, slots, bias, mean, scale, weights, flags, flagged, names, words, starts, lanes,
             entries, iterations, reading,
         )  # fmt: skip
 
-    def lane(self, lane: int) -> Lane:
-        """One base classifier as it was fitted."""
+    def model(self, lane: int, learner: Any, n_features: int, feature_names: NDArray[Any] | None) -> Any:
+        """One base classifier as it was fitted, of this unfitted learner."""
         k, flagged = int(self.slots[lane]), np.flatnonzero(self.flagged[:, lane])
         by_lane, ends, number_of = self._by_lane
         here = by_lane[ends[lane] : ends[lane + 1]]
         pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane], self.entries[here, :k]]
+        learner.classes_ = np.arange(max(k, 2))
+        learner.weights_ = np.ascontiguousarray(np.concatenate(pieces).T)
+        learner.bias_ = self.bias[:k, lane].copy()
         n_names = sum(map(len, self.names))
-        numbers, first, begun = number_of[here], 0, 0  # numbers increase
-        held = self.words[numbers[numbers >= n_names] - n_names]
-        named = numbers[numbers < n_names].tolist()
-        kinds = (NUMBERS,) * len(self.mean) if self.kinds is None else self.kinds
-        categories: dict[int, list[str] | None] = dict.fromkeys(at for at, kind in enumerate(kinds) if kind != TEXTS)
+        numbers = number_of[here]  # which increase
+        others = [at for at, kind in enumerate(self.kinds or ()) if kind != TEXTS]
+        if isinstance(learner, TableClassifier):
+            table: Any = learner
+            table.n_iter_, table.n_features_in_ = int(self.iterations[lane]), n_features
+            if feature_names is not None:
+                table.feature_names_in_ = feature_names
+        else:
+            learner.held_ = self.words[numbers[numbers >= n_names] - n_names]
+            table = TableClassifier() if others else None
+            if isinstance(learner, TextClassifier):
+                learner.others_, learner.table_ = others, table
+        if table is not None:
+            table.sparse_, table.flagged_ = self.sparse, flagged
+            table.mean_, table.scale_ = self.mean[:, lane].copy(), self.scale[:, lane].copy()
+            table.categories_ = self._categories(numbers[numbers < n_names].tolist(), others)
+        return learner
+
+    def _categories(self, named: list[int], others: list[int]) -> list[list[str] | None]:
+        """The categories with these numbers, of each column that holds no texts; None for one of numbers."""
+        columns = range(len(self.mean)) if self.kinds is None else others
+        categories: dict[int, list[str] | None] = dict.fromkeys(columns)
+        first, begun = 0, 0
         for column, vocabulary in zip(self.category_columns, self.names, strict=True):
             end = bisect_left(named, first + len(vocabulary), begun)
             categories[column] = [vocabulary[number - first] for number in named[begun:end]]
             first, begun = first + len(vocabulary), end
-        return Lane(
-            np.ascontiguousarray(np.concatenate(pieces).T), self.bias[:k, lane].copy(), self.sparse,
-            self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged, list(categories.values()), held,
-            int(self.iterations[lane]),
-        )  # fmt: skip
+        return list(categories.values())
 
     @cached_property
     def _by_lane(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -401,3 +424,120 @@ def _best_of_sparse(
                 for lane in range(m):
                     scores[c, lane] += values[at] * weights[features[at], c, lane]
         _highest(scores, slots, best[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """Weights with scales and means folded in: score = x · weights + constant, all slots of all lanes side by side.
+
+    A product in any order, by any BLAS, differs from a sum in the fixed order by no more than a known multiple of the
+    unit roundoff u. With N numbers, either is within γ·T of the true score, where γ ≤ 1.01·(2N + 10)·u and
+    T = |b| + Σ (|x| + |μ|)·|w/σ| bounds the sum of all magnitudes (Higham, Accuracy and Stability, §3.1), as long as
+    nothing overflows and what underflows is too small to count. So a class that leads the product by more than 4·γ·T
+    leads the sum too; any other sample and base classifier is summed in the fixed order. Votes are the same to the bit,
+    however many threads the product is made by.
+
+    ``at_rest`` and ``by_length`` bound T of each lane: at_rest + by_length · ‖x‖. Rows that are longer than ``reach``
+    are summed.
+    """
+
+    weights: NDArray[np.float64]
+    constant: NDArray[np.float64]
+    at_rest: NDArray[np.float64]
+    by_length: NDArray[np.float64]
+    reach: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, stack: TableStack) -> Folded:
+        """Of a stack that reads nothing but numbers."""
+        with np.errstate(all="ignore"):
+            folded = stack.weights / stack.scale[:, None, :]
+            shifts = folded * stack.mean[:, None, :]
+            at_rest = (np.abs(stack.bias) + np.abs(shifts).sum(axis=0)).max(axis=0)
+            by_length = np.sqrt(np.square(folded).sum(axis=0)).max(axis=0)
+            constant = stack.bias - shifts.sum(axis=0)
+            largest = np.maximum(np.abs(stack.weights).max(axis=(0, 1)), np.abs(stack.mean).max(axis=0))
+            reach = np.minimum(MOST, FARTHEST * stack.scale.min(axis=0) - largest)
+        reach[~(largest <= MOST)] = 0.0
+        return cls(folded.reshape(len(folded), -1), constant.ravel(), at_rest, by_length, reach)
+
+    def best(self, numbers: NDArray[np.float64], stack: TableStack) -> NDArray[np.uint16]:
+        """What `TableStack.best` gives, for rows without a missing number."""
+        best = np.empty((len(numbers), len(stack)), np.uint16)
+        with np.errstate(all="ignore"):
+            scores = numbers @ self.weights
+            scores += self.constant
+            lengths = np.sqrt(np.square(numbers).sum(axis=1))
+        step = 4 * 1.01 * (2 * numbers.shape[1] + 10) * UNIT
+        _decide(
+            scores.reshape(len(numbers), *stack.bias.shape), lengths, step, self.at_rest, self.by_length, self.reach,
+            numbers, stack.slots, stack.bias, stack.mean, stack.scale, stack.weights, best,
+        )  # fmt: skip
+        return best
+
+
+@njit(nogil=True, cache=True)
+def _decide(
+    scores: NDArray[np.float64],
+    lengths: NDArray[np.float64],
+    step: float,
+    at_rest: NDArray[np.float64],
+    by_length: NDArray[np.float64],
+    reach: NDArray[np.float64],
+    numbers: NDArray[np.float64],
+    slots: NDArray[np.int64],
+    bias: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    best: NDArray[np.uint16],
+) -> None:
+    k, m = bias.shape
+    first, second, place = np.empty(m), np.empty(m), np.empty(m)
+    for row in range(len(scores)):
+        first[:] = scores[row, 0]
+        second[:] = -np.inf
+        place[:] = 0.0
+        for c in range(1, k):
+            score = scores[row, c]
+            for lane in range(m):
+                value = score[lane] if c < slots[lane] else -np.inf
+                above = value > first[lane]
+                second[lane] = max(second[lane], first[lane] if above else value)
+                place[lane] = c if above else place[lane]
+                first[lane] = value if above else first[lane]
+        for lane in range(m):
+            bound = step * 1.01 * (at_rest[lane] + by_length[lane] * lengths[row]) + LEAST
+            if slots[lane] == 1:
+                decided = abs(first[lane]) > bound
+                best[row, lane] = 1 if first[lane] > 0 else 0
+            else:
+                decided = first[lane] - second[lane] > bound
+                best[row, lane] = int(place[lane])
+            if not (decided and lengths[row] < reach[lane]):
+                best[row, lane] = _summed(numbers[row], lane, slots[lane], bias, mean, scale, weights)
+
+
+@njit(nogil=True, cache=True)
+def _summed(
+    values: NDArray[np.float64],
+    lane: int,
+    slots: int,
+    bias: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> int:
+    """One base classifier's answer on one sample, in the fixed order; as `numpy.argmax` finds it."""
+    highest, best = 0.0, 0
+    for c in range(slots):
+        score = bias[c, lane]
+        for number in range(len(values)):
+            score += (values[number] - mean[number, lane]) / scale[number, lane] * weights[number, c, lane]
+        if slots == 1:
+            return 1 if score > 0 else 0
+        if score != score:
+            return c
+        if c == 0 or score > highest:
+            highest, best = score, c
+    return best

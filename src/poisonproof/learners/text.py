@@ -186,7 +186,7 @@ class TextClassifier(_LinearClassifier):
 
     @property
     def readings(self) -> tuple[WordReading, ...]:
-        """How words are read; what base classifiers of one learner share (see `poisonproof.training.source`)."""
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.engine`)."""
         return (WordReading(self.weight, self.n_hashed, tuple(self.texts)),)
 
     def _others(self, X: Any) -> list[int]:
@@ -253,7 +253,7 @@ class _WordsClassifier(_LinearClassifier):
 
     @property
     def readings(self) -> tuple[WordReading, ...]:
-        """How words are read; what base classifiers of one learner share (see `poisonproof.training.source`)."""
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.engine`)."""
         return (WordReading(float(np.sqrt(0.5)), self.n_hashed, pieces=True),)
 
 

@@ -33,7 +33,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.premises import Premise, restated
 from poisonproof.samples.labels import read_labels
 from poisonproof.system.files import write_text
-from poisonproof.training.engine import engine_of
+from poisonproof.training.engine import gives_scores
 
 FILES = ("compare.json", "compare.html")
 log = logging.getLogger(__name__)
@@ -407,7 +407,7 @@ class Ensembles(Rows):
         """Why a row cannot be asked for on this data, with this learner and budget; None if it can."""
         bench = self.bench
         ensemble, _, how = name.partition("-")
-        if how == "run-off" and not engine_of(bench.estimator).ranks(bench.estimator):
+        if how == "run-off" and not gives_scores(bench.estimator):
             learner = type(bench.estimator).__name__
             return f"rankings need scores, and {learner} has neither decision_function nor predict_proba"
         if ensemble == "finite" and bench.d < 2:

@@ -46,7 +46,8 @@ from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
 from poisonproof.system.threads import at_most_threads
-from poisonproof.training.model_files import MEMBERS_PER_FILE, members_file
+from poisonproof.training.engine import MEMBERS_PER_FILE
+from poisonproof.training.model_files import members_file
 from poisonproof.training.pooled import POOL, check_pooled
 
 VOTE = "train and vote"

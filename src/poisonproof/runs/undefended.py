@@ -25,7 +25,7 @@ from poisonproof.samples.labels import label_cells, one_by_one, places_of
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.determinism import one_linear_algebra_thread, reproducible
 from poisonproof.system.machine import environment
-from poisonproof.training.member import fed_to
+from poisonproof.training.members import fed_to
 
 log = logging.getLogger(__name__)
 MOST_NUMBERS = 20_000_000

@@ -92,7 +92,7 @@ class Samples(ABC):
 
     @property
     def shared_texts(self) -> Shared:
-        """What was read of their texts once for all base classifiers (`poisonproof.training.source`)."""
+        """What was read of their texts once for all base classifiers (`poisonproof.training.engine`)."""
         return vars(self).get("shared", {})
 
     def __sizeof__(self) -> int:

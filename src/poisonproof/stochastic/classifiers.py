@@ -47,8 +47,7 @@ from poisonproof.stochastic.radii import (
     bound_terms,
     infinite_aggregation_radii,
 )
-from poisonproof.training.engine import engine_of
-from poisonproof.training.source import ArraySource
+from poisonproof.training.engine import ArraySource, engine_of
 
 CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
 SEED_BITS = 64

@@ -6,17 +6,15 @@ to at most `MOST` times its size, or to `FREE` bytes: data sets stay far below, 
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import stat
-import tarfile
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -26,7 +24,6 @@ from poisonproof.errors import PoisonproofError
 
 FREE = 1 << 26
 MOST = 200
-MOST_FILES = 1000
 LARGEST_RECORD = 1 << 30  # of text that is read at once
 LONGEST_HEADER = 10_000  # of an array; what NumPy reads of one
 LOCAL_HEADER = 30  # bytes of a zip archive before the name of a member
@@ -120,47 +117,6 @@ def npz_in(body: bytes) -> dict[str, NDArray[Any]]:
             array = np.frombuffer(body, dtype, prod(shape), start + head.tell()).copy()
             arrays[name] = array.reshape(shape, order="F" if fortran else "C")
     return arrays
-
-
-def tar_files(path: str | Path, names: Collection[str], largest: int) -> dict[str, bytes]:
-    """Plain files of a gzipped tar archive, those of these names in whatever folder; nothing is written to disk.
-
-    Links, devices and folders are passed over. An archive with a file beyond ``largest`` bytes is refused.
-    """
-    files = {}
-    with (
-        open_regular(path) as packed,
-        gzip.open(packed) as unpacked,
-        tarfile.open(fileobj=_Pieces(unpacked, largest), mode="r:") as archive,
-    ):
-        limit = limit_of(os.fstat(packed.fileno()).st_size)
-        for count, member in enumerate(archive):
-            if count >= MOST_FILES:
-                raise PoisonproofError(f"it holds more than {MOST_FILES} files")
-            if member.size > largest or member.offset_data + member.size > limit:
-                raise PoisonproofError(f"'{member.name}' states {member.size} bytes; at most {largest} are read")
-            name = PurePosixPath(member.name).name
-            if member.isreg() and name in names and (file := archive.extractfile(member)):
-                files[name] = file.read()
-    return files
-
-
-class _Pieces(io.RawIOBase):
-    """A stream that is never asked for more than the largest file at once, whatever a header states."""
-
-    def __init__(self, file: gzip.GzipFile, largest: int) -> None:
-        self.file, self.largest = file, largest
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= self.largest + tarfile.RECORDSIZE:
-            raise PoisonproofError(f"a header states {size} bytes; at most {self.largest} are read")
-        return self.file.read(size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
 
 
 def map_npy(path: str | Path, *, private: bool = False) -> NDArray[Any]:

@@ -5,15 +5,11 @@ OpenMP thread, wherever it runs. The limit belongs to the process, not to a base
 context manager per base classifier would race as soon as two of them run in threads. A library that a
 base classifier brings in while it works comes without the limit: it gets it then, and the work is done again.
 
-Looking for the libraries takes milliseconds, so it is done again only when the linker has loaded or unloaded one.
+Looking for the libraries takes milliseconds, so it is done again only when the linker has loaded or unloaded one. It
+counts both, and is asked in microseconds; where it does not say (macOS, Windows), libraries are looked for each time.
 
-Whether shared libraries were loaded or unloaded since the last question, in microseconds.
-
-The dynamic linker counts both. Systems whose linker does not say (macOS, Windows) get no answer, and whoever asks has
-to look for libraries anew each time.
-
-PyTorch as every base classifier finds it: one thread, deterministic algorithms, a seed; put back afterwards. So are the
-generators of NumPy and Python, and all other settings that belong to the process (`reproducible`).
+The generators of NumPy, Python and PyTorch and all other settings that belong to the process are those that every base
+classifier finds, and are put back afterwards (`reproducible`).
 """
 
 from __future__ import annotations
@@ -25,25 +21,20 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
-from poisonproof.errors import PoisonproofError, missing_extra
-
 MOST_REPETITIONS = 20
 
-_settings = threading.RLock()
-_kept = 0  # callers whose generators will be put back; read and changed by who holds that lock
-_settings = threading.RLock()
+settings_lock = threading.RLock()
 _kept = 0  # callers whose generators will be put back; read and changed by who holds that lock
 _lock = threading.Lock()
 _inside = 0
 _limits: list[Any] = []
-_libraries: tuple[Loads, ThreadpoolController] | None = None
+_libraries: tuple[tuple[int, int], ThreadpoolController] | None = None
 
 Result = TypeVar("Result")
 
@@ -98,20 +89,12 @@ def with_limited_libraries(work: Callable[[], Result]) -> Result:
     )
 
 
-@dataclass(frozen=True)
-class _Modules:
-    """What tells cheaply whether a module was brought in: it stands behind all others."""
-
-    count: int
-    last: str
-    torch: bool
+def _modules() -> tuple[int, str, bool]:
+    """What tells cheaply that a module was brought in (it stands behind the others), and whether PyTorch is there."""
+    return len(sys.modules), next(reversed(sys.modules)), "torch" in sys.modules
 
 
-def _modules() -> _Modules:
-    return _Modules(len(sys.modules), next(reversed(sys.modules)), "torch" in sys.modules)
-
-
-def _brought_unlimited(known: _Modules) -> bool:
+def _brought_unlimited(known: tuple[int, str, bool]) -> bool:
     """Whether modules beyond the known ones brought threads without a limit, which they get now, or PyTorch's seeds."""
     now = _modules()
     if now == known:
@@ -122,7 +105,7 @@ def _brought_unlimited(known: _Modules) -> bool:
             limits = threadpool_limits(1)
             if _inside:
                 _limits.append(limits)
-    return unlimited or (now.torch and not known.torch)
+    return unlimited or (now[2] and not known[2])
 
 
 def caller() -> tuple[int, int]:
@@ -137,13 +120,6 @@ def limit_worker(parent: tuple[int, int]) -> None:
     """
     if caller() != parent:
         threadpool_limits(1)
-
-
-class Loads(NamedTuple):
-    """How many libraries this process has loaded, and how many it has unloaded, since it started."""
-
-    loaded: int
-    unloaded: int
 
 
 class _Entry(ctypes.Structure):
@@ -162,13 +138,13 @@ class _Entry(ctypes.Structure):
 _VISIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Entry), ctypes.c_size_t, ctypes.c_void_p)
 
 
-def loads() -> Loads | None:
-    """Both counts; None where the linker does not keep them."""
-    visited: list[Loads] = []
+def loads() -> tuple[int, int] | None:
+    """How many libraries this process has loaded and unloaded so far; None where the linker does not keep count."""
+    visited: list[tuple[int, int]] = []
 
     def visit(entry: ctypes._Pointer[_Entry], size: int, _: int | None) -> int:
         if size >= ctypes.sizeof(_Entry):
-            visited.append(Loads(entry.contents.loaded, entry.contents.unloaded))
+            visited.append((entry.contents.loaded, entry.contents.unloaded))
         return 1  # the counts are the same in every entry: one is enough
 
     if _iterate is None:
@@ -193,64 +169,6 @@ def _linker() -> Callable[..., int] | None:
 _iterate = _linker()
 
 
-DEVICES = ("cpu", "cuda")
-# Errors of the machine come as RuntimeError like any other; these words tell them apart.
-MACHINE_GAVE_OUT = ("DefaultCPUAllocator", "out of memory", "CUDA error", "CUDNN_STATUS", "CUBLAS_STATUS")
-
-_settings = threading.RLock()
-
-
-def imported_torch() -> Any:
-    """PyTorch, imported when a network is used and not before."""
-    try:
-        import torch
-    except ImportError:
-        raise missing_extra("A network", "PyTorch", "torch") from None
-    return torch
-
-
-@contextmanager
-def settled(seed: int, device: str) -> Iterator[Any]:
-    """PyTorch with settings on which no bit can depend: whatever the caller has set is put back afterwards.
-
-    Sums of floats depend on the number of threads, and some algorithms on chance, so there is one thread and no such
-    algorithm (one that has no deterministic form raises). The settings belong to the process, so in threads one
-    network runs at a time; processes run side by side. What the machine is to blame for (no memory, a broken GPU) is
-    raised as MemoryError or OSError, so that nobody takes it for a property of the training samples.
-    """
-    torch = imported_torch()
-    _check_device(torch, device)
-    backends = torch.backends
-    with (
-        _settings,
-        _set(torch.get_num_threads, torch.set_num_threads, 1),
-        _deterministic(torch),
-        _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
-        _set(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-        _attribute(backends.mkldnn, "enabled", True),
-        _attribute(getattr(backends.mkldnn, "conv", None), "fp32_precision", "ieee"),
-        _attribute(backends.cudnn, "enabled", True),
-        _attribute(backends.cudnn, "benchmark", False),
-        _attribute(backends.cudnn, "deterministic", True),
-        _attribute(backends.cudnn, "allow_tf32", False),
-        torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.autocast("cpu", enabled=False),
-        torch.autocast("cuda", enabled=False),
-        nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
-    ):
-        seed_generators(torch, seed, device)
-        try:
-            yield torch
-        except RuntimeError as error:
-            if not any(word in str(error) for word in MACHINE_GAVE_OUT):
-                raise
-            first = str(error).strip().splitlines()[0]
-            kind = MemoryError if "out of memory" in first or "Allocator" in first else OSError
-            raise kind(f"the network could not be run: {first}") from None
-
-
 @contextmanager
 def seeded_if_loaded(seed: int) -> Iterator[None]:
     """PyTorch with one thread and its global generator seeded, for learners that use it by themselves.
@@ -261,53 +179,20 @@ def seeded_if_loaded(seed: int) -> Iterator[None]:
     if torch is None or not hasattr(torch, "default_generator"):
         yield
         return
-    with _set(torch.get_num_threads, torch.set_num_threads, 1), torch.random.fork_rng(devices=[]):
+    with setting(torch.get_num_threads, torch.set_num_threads, 1), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
-def seed_generators(torch: Any, seed: int, device: str) -> None:
-    """Seed what PyTorch draws from, on the processor and on the device."""
-    torch.default_generator.manual_seed(seed)
-    if device != "cpu":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-
-
 @contextmanager
-def _set(get: Callable[[], Any], put: Callable[[Any], Any], value: Any) -> Iterator[None]:
+def setting(get: Callable[[], Any], put: Callable[[Any], Any], value: Any) -> Iterator[None]:
+    """Within, a setting of the process has this value; put back afterwards. For holders of `settings_lock`."""
     before = get()
     put(value)
     try:
         yield
     finally:
         put(before)
-
-
-def _attribute(owner: Any, name: str, value: Any) -> AbstractContextManager[None]:
-    """The attribute at that value, in a version of PyTorch that has it."""
-    if owner is None:
-        return nullcontext()
-    return _set(lambda: getattr(owner, name), lambda new: setattr(owner, name, new), value)
-
-
-def _deterministic(torch: Any) -> AbstractContextManager[None]:
-    return _set(
-        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        lambda how: torch.use_deterministic_algorithms(how[0], warn_only=how[1]),
-        (True, False),
-    )
-
-
-def _check_device(torch: Any, device: str) -> None:
-    if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
-        raise PoisonproofError(
-            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead."
-        )
-    if device != "cpu":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products
-        if not torch.cuda.is_available():
-            raise OSError(f"PyTorch finds no GPU for device '{device}' on this machine; use device='cpu'.")
 
 
 @contextmanager
@@ -322,7 +207,7 @@ def reproducible(index: int) -> Iterator[None]:
     from joblib import parallel_config  # votes are certified without it
 
     with (
-        _settings,
+        settings_lock,
         warnings.catch_warnings(),
         np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
         parallel_config("sequential", n_jobs=1),
@@ -342,7 +227,7 @@ def preserve_rng() -> Iterator[None]:
     Around many base classifiers, so that not every one of them has to put back what the next seeds anew.
     """
     global _kept
-    with _settings:
+    with settings_lock:
         numpy_state, python_state = np.random.get_state(), random.getstate()
         _kept += 1
         try:

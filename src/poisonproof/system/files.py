@@ -1,11 +1,7 @@
 """Files that are whole or absent, and that say when they were altered.
 
 Everything is written to a temporary name in the same folder, flushed to disk and renamed, so a
-reader never meets half a file. Nothing here reads or writes pickle.
-
-One writer for a folder at a time, on every system.
-
-Which files encoders may open where the files of a run are a stranger's.
+reader never meets half a file; one process at a time writes into a folder. Nothing here reads or writes pickle.
 """
 
 from __future__ import annotations
@@ -28,18 +24,11 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, UnnamedFileError, WrongTypeError
-from poisonproof.system.archives import (
-    NoRegularFileError,
-    npz_in,
-    open_regular,
-    read_npz,
-    read_whole,
-)
+from poisonproof.system.archives import NoRegularFileError, npz_in, open_regular, read_whole
 
 FACTS = "facts"
 PART = ".part"
 SEAL = b"sha256 "
-READ_AT_ONCE = 1 << 28  # of a sealed file; a larger one is read twice, in pieces
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -196,14 +185,6 @@ def write_arrays(
     return Written(digest.hexdigest(), len(body) + len(tail) + len(seal))
 
 
-def arrays_in(
-    body: bytes, path: str | Path, required: Iterable[str] = ()
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """What `write_arrays` wrote, from the bytes of the file, which are known to be those that were written."""
-    with reading(path):
-        return _with_facts(npz_in(body), path, required)
-
-
 def open_arrays(
     path: str | Path, required: Iterable[str] = (), stated: str | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -213,64 +194,21 @@ def open_arrays(
     """
     with reading(path):
         with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            body = file.read(size) if size <= READ_AT_ONCE else None
-        if body is None:
-            if stated is not None and sha256_of(path) != stated:
-                raise DamagedFileError(_otherwise_stated(path))
-            _check_seal(path)
-            return _with_facts(read_npz(path), path, required)
+            body = file.read(os.fstat(file.fileno()).st_size)
         if stated is not None and hashlib.sha256(body).hexdigest() != stated:
-            raise DamagedFileError(_otherwise_stated(path))
-        _check_seal_of(body, path, known=stated is not None)
-        return _with_facts(npz_in(body), path, required)
-
-
-def _with_facts(
-    arrays: dict[str, NDArray[Any]], path: str | Path, required: Iterable[str]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    facts = json.loads(arrays.pop(FACTS).tobytes())
-    if not isinstance(facts, dict) or not set(required) <= set(arrays):
-        raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
-    return arrays, facts
-
-
-def _otherwise_stated(path: str | Path) -> str:
-    return f"{path} is altered: it does not have the SHA-256 that the manifest states."
-
-
-def _check_seal_of(body: bytes, path: str | Path, *, known: bool) -> None:
-    """The same of a file in memory; of one whose digest is known already only that there is a seal."""
-    if len(body) < 64 + len(SEAL):
-        raise DamagedFileError(f"{path} is damaged or was not written by poisonproof (it has only {len(body)} bytes).")
-    sealed = memoryview(body)[:-64]
-    if sealed[-len(SEAL) :] != SEAL:
-        raise DamagedFileError(f"{path} is damaged or was not written by poisonproof (it does not end with a seal).")
-    if not known and hashlib.sha256(sealed).hexdigest().encode() != body[-64:]:
-        raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")
-
-
-def _check_seal(path: str | Path) -> None:
-    with open_regular(path) as file:
-        size = file.seek(0, io.SEEK_END) - 64
-        if size < len(SEAL):
-            raise DamagedFileError(
-                f"{path} is damaged or was not written by poisonproof (it has only {size + 64} bytes)."
-            )
-        file.seek(size - len(SEAL))
-        if file.read(len(SEAL)) != SEAL:
+            raise DamagedFileError(f"{path} is altered: it does not have the SHA-256 that the manifest states.")
+        sealed = memoryview(body)[: max(0, len(body) - 64)]
+        if sealed[-len(SEAL) :] != SEAL:
             raise DamagedFileError(
                 f"{path} is damaged or was not written by poisonproof (it does not end with a seal)."
             )
-        stated = file.read()
-        file.seek(0)
-        digest = hashlib.sha256()
-        while size:
-            piece = file.read(min(size, 1 << 20))
-            digest.update(piece)
-            size -= len(piece)
-    if digest.hexdigest().encode() != stated:
-        raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")
+        if stated is None and hashlib.sha256(sealed).hexdigest().encode() != body[-64:]:
+            raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")
+        arrays = npz_in(body)
+        facts = json.loads(arrays.pop(FACTS).tobytes())
+        if not isinstance(facts, dict) or not set(required) <= set(arrays):
+            raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
+        return arrays, facts
 
 
 @contextmanager

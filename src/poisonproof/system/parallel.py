@@ -23,7 +23,7 @@ from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock, Timeout
 from joblib import effective_n_jobs, parallel_config
@@ -32,7 +32,6 @@ from joblib.parallel import get_active_backend
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.system.files import FULL
-from poisonproof.system.orphans import end_with
 
 
 class WorkerDiedError(ChildProcessError):
@@ -51,6 +50,8 @@ def own_workers(scratch: Path | None, n_jobs: int | None) -> Iterator[dict[str, 
     if not here or effective_n_jobs(n_jobs) == 1:
         yield {}
         return
+    from poisonproof.system.orphans import end_with
+
     folder = scratch_folder(scratch)
     try:
         yield {"temp_folder": str(folder.absolute()), "initializer": end_with, "initargs": (os.getpid(), str(folder))}
@@ -74,21 +75,15 @@ def full_disk(error: BaseException) -> int | None:
     return None
 
 
-class ClusterWorker(NamedTuple):
-    """A worker of a cluster, and how many bytes it may take."""
-
-    name: str
-    memory: int
-
-
-def smallest_worker() -> ClusterWorker | None:
-    """The worker of the Dask cluster in use that may take the least memory; None without a cluster or its word."""
+def smallest_worker() -> tuple[int, str] | None:
+    """The fewest bytes that a worker of the Dask cluster in use may take, and its name; None without a cluster."""
     backend = get_active_backend()[0]
     if type(backend).__name__ != "DaskDistributedBackend":
         return None
     workers = backend.client.scheduler_info(n_workers=-1)["workers"]
-    known = [ClusterWorker(name, facts["memory_limit"]) for name, facts in workers.items() if facts["memory_limit"]]
-    return min(known, key=lambda worker: worker.memory, default=None)
+    return min(
+        ((facts["memory_limit"], name) for name, facts in workers.items() if facts["memory_limit"]), default=None
+    )
 
 
 @contextmanager
@@ -153,16 +148,12 @@ LOCK_SECONDS = 10
 
 
 def scratch_folder(wanted: Path | None) -> Path:
-    """The wanted folder, if joblib can use one of that name; else one of this process.
-
-    joblib sends names through a pipe, in ASCII and not too long; names of other kinds would stop it.
-    """
-    if wanted is not None and _usable(wanted):
-        return wanted
-    return _own_folder(os.getpid())
+    """The wanted folder, if joblib can use one of that name; else one of this process."""
+    return wanted if wanted is not None and _usable(wanted) else _own_folder(os.getpid())
 
 
 def _usable(folder: Path) -> bool:
+    """Whether joblib can use a folder of that name; it sends names through a pipe, in ASCII and not too long."""
     name = str(folder.absolute())
     return name.isascii() and name.isprintable() and ":" not in name and len(name) <= LONGEST
 

@@ -1,5 +1,9 @@
 """The engine of most learners: every base classifier is trained by itself, on its subset and nothing else.
 
+Any scikit-learn classifier will do. The vote of a base classifier on a sample is a function of its subset, its index
+and the sample. So a clone is seeded by its index, held at one job, fed its subset in canonical order with labels coded
+within the subset, and never told about other samples, other labels or the class list.
+
 Work goes out in blocks of base classifiers, through joblib. No result depends on the size of the blocks, on the number
 of workers or on the backend; `joblib.parallel_config` chooses the latter.
 """
@@ -8,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import warnings
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,11 +28,19 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.core.votes import vote_dtype
 from poisonproof.display import in_bytes
-from poisonproof.errors import PoisonproofError
+from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.inspection import SeededClones
 from poisonproof.premises import PremiseWarning
-from poisonproof.samples.kinds import Samples
-from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread, preserve_rng
+from poisonproof.samples.batches import ONE_BY_ONE, declares, takes_columns, takes_texts
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, TrainingSet
+from poisonproof.system.determinism import (
+    caller,
+    limit_worker,
+    one_linear_algebra_thread,
+    preserve_rng,
+    reproducible,
+    with_limited_libraries,
+)
 from poisonproof.system.files import sha256_of
 from poisonproof.system.machine import environment, is_a, resident_bytes
 from poisonproof.system.parallel import (
@@ -40,40 +52,26 @@ from poisonproof.system.parallel import (
 )
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import (
+    MEMBERS_PER_FILE,
     Block,
     Earlier,
     Environment,
     Known,
+    Member,
     Refusal,
     Resources,
     Saved,
+    TrainingSource,
     VoteBlock,
     VoteJob,
-    each_once,
-)
-from poisonproof.training.member import (
-    Member,
     check_gives_scores,
-    fed_to,
-    fit_member,
-    gives_scores,
-    ranking_of,
-    vote_of,
+    each_once,
+    source_with_texts,
+    with_shared_texts,
 )
-from poisonproof.training.model_files import (
-    BY_SKOPS,
-    MEMBERS_PER_FILE,
-    STACK,
-    check_reopens,
-    load_members,
-    members_file,
-    members_stem,
-    save_members,
-    types_of,
-    unknown_types,
-)
-from poisonproof.training.source import TrainingSource, source_with_texts, with_shared_texts
-from poisonproof.training.stacked import KeptStack, Read, Stacked, read_stack, stacked
+
+if TYPE_CHECKING:  # arrays are trained on without the code that stacks base classifiers or saves them
+    from poisonproof.training.stacked import KeptStack, Stacked
 
 log = logging.getLogger(__name__)
 BLOCKS_PER_JOB = 8
@@ -82,6 +80,255 @@ MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that 
 SOON_TRAINED = (("poisonproof.learners.table", "TableClassifier"), ("poisonproof.learners.text", "TextClassifier"))
 SOON_ROWS = 50_000  # on which these learners take less time than a worker takes to start
 TASKS_PER_JOB = 2  # of a run, at least: each of them reads the test samples once
+STACKED = {"poisonproof.learners.table", "poisonproof.learners.text"}  # where learners are defined that can be stacked
+BATCH = 512
+ONLY_CHOOSES = "only_chooses"
+"""The mark of a learner that trains another, ``chosen_``, which says the same and is kept in its place."""
+BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}
+"""Classes whose sums go along a row, and nowhere else: no bit of an answer knows how many rows there are."""
+# What a learner may raise through no fault of its subset: falling back would hide it.
+NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor, UnnamedFileError)
+
+
+def fit_member(learner: Any, seed: int, subset: TrainingSet, make: Callable[[int], Any] | None = None) -> Member:
+    """Train the base classifier of this seed on a subset in canonical order; ``make`` makes its clones.
+
+    A learner that raises does not stop training, or one poisoned sample could; its base classifier
+    says the most frequent class of its subset, which is a function of the subset too. Lack of memory,
+    time-outs and the like are no property of the subset and are passed on.
+    """
+    samples, codes, rows = subset
+    make = SeededClones(learner) if make is None else make
+    fed = codes[rows]
+    counts = np.bincount(fed)
+    held = np.flatnonzero(counts)
+    if len(held) == 0:
+        return Member(seed, None, held, None)
+    local = (np.cumsum(counts > 0) - 1)[fed]
+    fallback = int(counts.argmax())
+    if len(held) == 1:
+        return Member(seed, None, held, fallback)
+    form = samples.form_of(rows)
+
+    def fitted() -> Any:
+        model = make(seed)
+        with reproducible(seed):
+            model.fit(fed_to(model, samples, rows, form), local.copy())
+        return model.chosen_ if declares(model, ONLY_CHOOSES) else model
+
+    try:
+        model = with_limited_libraries(fitted)
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception as error:
+        return Member(seed, None, held, fallback, failure=f"{type(error).__name__}: {error}")
+    return Member(seed, model, held, fallback, form)
+
+
+def fed_to(learner: Any, samples: Samples, rows: NDArray[np.int64], form: Any) -> Any:
+    """These samples as a learner takes them: tables by column if it can, as a frame if not; texts likewise."""
+    if isinstance(samples, TableSamples) and takes_columns(learner):
+        return samples.by_column(rows, form)
+    if isinstance(samples, TextSamples) and takes_texts(learner):
+        return samples.batch(rows)
+    return samples.take(rows, form)
+
+
+def vote_of(
+    member: Member, fed: Any, n_samples: int, abstention: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
+    """The base classifier's votes on samples it is fed, where it raised and fell back, and why.
+
+    If it raises on the batch it is asked sample by sample, so that a sample it cannot answer does not
+    decide the votes on the others.
+    """
+    refused = np.zeros(n_samples, np.bool_)
+    if member.model is None:
+        return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused, None
+    try:
+        return member.codes[_answers(member, fed, n_samples)], refused, None
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception:
+        votes, reason = np.full(n_samples, member.fallback), None
+    for row in range(n_samples):
+        try:
+            votes[row] = member.codes[_answers(member, _one(fed, row), 1)[0]]
+        except NOT_THE_SUBSETS_FAULT:
+            raise
+        except Exception as error:
+            refused[row] = True
+            reason = reason or f"{type(error).__name__}: {error}"
+    return votes, refused, reason
+
+
+def ranking_of(
+    member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
+    """The base classifier's rankings of the samples it is fed (see `poisonproof.core.votes`), with its votes in
+    first place, where it gave no scores, and why.
+
+    It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they
+    stand behind its vote in their order.
+    """
+    rankings, n_held = np.full((len(votes), n_classes), n_classes), len(member.codes)
+    scores, reason = np.zeros((len(votes), n_held)), None
+    if member.model is not None and n_held > 2:
+        scores, reason = _scores_of(member, fed, len(votes))
+    if member.fallback is not None:
+        rankings[:, :n_held] = member.codes[ranked_by_score(scores, np.searchsorted(member.codes, votes))]
+    return rankings, np.asarray(np.isnan(scores).any(axis=1)), reason
+
+
+def _scores_of(member: Member, fed: Any, n_samples: int) -> tuple[NDArray[np.float64], str | None]:
+    """Scores, an array (n_samples, classes of the subset), and why some are missing.
+
+    They are NaN where it raises, found sample by sample as for votes.
+    """
+    reason = "a score is NaN"
+
+    def ask(batch: Any) -> NDArray[np.float64]:
+        return _scores(member, batch, batch.shape[0])
+
+    try:
+        scores = predict_in_batches(member.model, ask, fed, n_samples)
+        return scores, reason if np.isnan(scores).any() else None
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception:
+        scores = np.full((n_samples, len(member.codes)), np.nan)
+    for row in range(n_samples):
+        try:
+            scores[row] = predict_in_batches(member.model, ask, _one(fed, row), 1)[0]
+        except NOT_THE_SUBSETS_FAULT:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+    return scores, reason
+
+
+def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
+    def asked() -> Any:
+        with reproducible(member.index):
+            ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
+            return ask(fed.copy())  # it may change what it is fed
+
+    scores = np.asarray(with_limited_libraries(asked), np.float64)
+    if scores.shape != (n_samples, len(member.codes)):
+        raise PoisonproofError("the base classifier did not give one score for each label it was trained on")
+    return scores
+
+
+def _answers(member: Member, fed: Any, n_samples: int) -> NDArray[np.int64]:
+    if _multiplies(member.model, fed):
+        return _positions(_products(member.model, fed))
+    return predict_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
+
+
+def _one(fed: Any, row: int) -> Any:
+    return fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
+
+
+def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
+    def asked() -> Any:
+        with reproducible(member.index):
+            return member.model.predict(fed.copy())  # it may change what it is fed
+
+    return _positions(np.asarray(with_limited_libraries(asked)))
+
+
+def _positions(answers: NDArray[Any]) -> NDArray[np.int64]:
+    positions = answers.astype(np.int64)
+    if answers.ndim != 1 or not np.array_equal(positions, answers) or positions.min(initial=0) < 0:
+        raise PoisonproofError("the base classifier did not predict one of the labels it was trained on")
+    return positions
+
+
+def predict_in_batches(model: Any, ask: Callable[[Any], NDArray[Any]], fed: Any, n_samples: int) -> NDArray[Any]:
+    """The answers of ``ask`` on samples as they are fed, always `BATCH` at a time; the last one fills up.
+
+    The last bits of a matrix product depend on how many rows there are and on which of them are left over by the
+    processor's kernels. Somebody's poison may fall into the held-out set, and one test sample more would then move the
+    last bits, and a tied vote, of others. In batches of one size, a multiple of what kernels take at once, no row is
+    left over. A learner whose own class says ``answers_one_by_one`` is asked about all samples at once.
+    """
+    if declares(model, ONE_BY_ONE) or n_samples == 0:
+        return ask(fed)
+    if (type(model).__module__, type(model).__qualname__) in BY_ROW and isinstance(fed, np.ndarray):
+        return np.concatenate([ask(fed[start : start + BATCH]) for start in range(0, n_samples, BATCH)])
+    return np.concatenate([ask(batch)[: n_samples - start] for start, batch in batches(fed, n_samples)])
+
+
+def batches(fed: Any, n_samples: int) -> Iterator[tuple[int, Any]]:
+    """Where each batch starts, and its samples; the last one fills up with the last sample."""
+    for start in range(0, n_samples, BATCH):
+        if start + BATCH <= n_samples and isinstance(fed, np.ndarray) and fed.flags.c_contiguous:
+            yield start, fed[start : start + BATCH]
+        else:
+            yield start, _rows_of(fed, np.minimum(np.arange(start, start + BATCH), n_samples - 1))
+
+
+def _rows_of(fed: Any, rows: NDArray[np.int64]) -> Any:
+    """These rows of what is fed, always in one layout of memory, on which the last bits of a product depend too.
+
+    What pandas takes out of a frame has the layout of that frame, and a frame of one row has another than one of two.
+    One that is put together anew has always the same.
+    """
+    if not hasattr(fed, "iloc"):
+        return fed[rows]
+    if len(set(fed.dtypes)) == 1 and isinstance(fed.dtypes.iloc[0], np.dtype):
+        return type(fed)(np.array(fed.to_numpy()[rows], order="C"), columns=fed.columns)
+    taken = fed.take(rows)
+    columns = {at: taken.iloc[:, at].array for at in range(taken.shape[1])}
+    return type(fed)(columns, index=range(len(rows))).set_axis(fed.columns, axis=1)
+
+
+def _multiplies(model: Any, fed: Any) -> bool:
+    """Whether what this model says of these samples is a product: its methods are scikit-learn's, nothing is odd.
+
+    Most of what their `predict` takes on a batch is spent before it multiplies. What it does to finite numbers is one
+    product, one sum and the place of the largest score; here the same is done on the same batches, to the same bits.
+    """
+    kind = type(model)
+    if not kind.__module__.startswith("sklearn.") or not {"predict", "decision_function"}.isdisjoint(vars(model)):
+        return False
+    from sklearn.linear_model._base import LinearClassifierMixin
+
+    if getattr(kind, "predict", None) is not LinearClassifierMixin.predict:
+        return False
+    if getattr(kind, "decision_function", None) is not LinearClassifierMixin.decision_function:
+        return False
+    if not (isinstance(fed, np.ndarray) and fed.ndim == 2 and fed.dtype == np.float64 and fed.flags.c_contiguous):
+        return False
+    coef, intercept = getattr(model, "coef_", None), getattr(model, "intercept_", None)
+    if not (isinstance(coef, np.ndarray) and isinstance(intercept, np.ndarray)) or hasattr(model, "feature_names_in_"):
+        return False
+    if coef.shape[1:] != fed.shape[1:]:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(fed.sum()) or np.isfinite(fed).all())
+
+
+def _products(model: Any, fed: NDArray[np.float64]) -> NDArray[Any]:
+    """What `predict` says of each batch, one after the other, where the model `multiplies`."""
+    classes = np.empty(len(fed), model.classes_.dtype)
+    with np.errstate(all="ignore"):
+        for start, batch in batches(fed, len(fed)):
+            scores = batch @ model.coef_.T + model.intercept_
+            places = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+            classes[start : start + len(batch)] = model.classes_[places[: len(fed) - start]]
+    return classes
+
+
+def ranked_by_score(scores: NDArray[Any], heads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions from best to worst, one row per sample: the head, then by (score, smaller position).
+
+    Where a score is NaN, the positions behind the head stand in their order.
+    """
+    table = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
+    order = np.argsort(-table, axis=1, kind="stable")
+    behind = order[order != heads[:, None]].reshape(len(heads), scores.shape[1] - 1)
+    return np.column_stack([heads, behind])
 
 
 class UnansweredError(PoisonproofError):
@@ -92,7 +339,6 @@ class MemberEngine:
     """Every base classifier is trained by itself, on its subset and nothing else."""
 
     pooled = False
-    uses_workers = True
 
     def fit(
         self,
@@ -102,7 +348,7 @@ class MemberEngine:
         earlier: Earlier | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-    ) -> MemberList:
+    ) -> FittedMembers:
         members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
         wanted = [i for i in range(len(source)) if i not in members]
         planned = planned_blocks(wanted, n_jobs)
@@ -110,7 +356,7 @@ class MemberEngine:
         tasks = (delayed(_fit_block)(learner, read, block, caller()) for block in planned)
         parts = counted(run_tasks(tasks, (read,), n_jobs, verbose), len(planned))
         members |= dict(zip(wanted, (member for part in parts for member in part), strict=True))
-        return MemberList(members[i] for i in range(len(source)))
+        return FittedMembers(members[i] for i in range(len(source)))
 
     def votes(
         self,
@@ -129,9 +375,6 @@ class MemberEngine:
         )
         parts = [part.votes for part in counted(train_and_vote(job, planned), len(planned))]
         return np.concatenate(parts, axis=1)
-
-    def ranks(self, learner: Any) -> bool:
-        return gives_scores(learner)
 
     def memory(
         self, learner: Any, source: TrainingSource, test: Samples, n_classes: int, *, rankings: bool = False
@@ -156,6 +399,8 @@ class MemberEngine:
 
     def saved(self, job: VoteJob, known: Sequence[Known]) -> Saved:
         """Those of which the block of votes says what they are a function of, and their file's digest."""
+        from poisonproof.training.model_files import BY_SKOPS, members_file, types_of, unknown_types
+
         assert job.models is not None
         saved, vouched = Saved.nothing(len(job.digests)), types_of(job.learner)
         for votes, same in known:
@@ -186,29 +431,29 @@ class MemberEngine:
         fresh = train_and_vote(job, [piece for parts in pieces.values() for piece in parts], jobs)
         if job.models is not None:
             fresh = _that_reopen(fresh, job.learner)
-        test = (
-            with_shared_texts(job.learner, job.test, lambda: np.arange(len(job.test)))
-            if any(reused.values())
-            else job.test
-        )
         for block in missing:
             asked = _load_some(job, block, reused[block])
             lost = sorted(set(reused[block]) - {member.index for member in asked})
-            trained = [*islice(fresh, len(pieces[block])), *(train_and_vote(job, [lost], 1) if lost else [])]
-            parts = [(part.members, part.votes, part.refusals) for part in trained]
-            environments = [part.environment for part in trained]
+            parts = [*islice(fresh, len(pieces[block])), *(train_and_vote(job, [lost], 1) if lost else [])]
+            environments = [part.environment for part in parts]
+            if job.models is not None and parts:
+                _save_block(job.models, block, [member for part in parts for member in part.members], job.learner)
             if asked:
-                parts.append((asked, *asked.asked(test, job.n_classes, rankings=job.rankings)))
+                test = with_shared_texts(job.learner, job.test, lambda: np.arange(len(job.test)))
+                votes = asked.asked(test, job.n_classes, rankings=job.rankings)
+                parts.append(Trained(asked.members, *votes, environment()))
                 environments += [*saved.environments.get(block.number, []), environment()]
-            if job.models is not None and trained:
-                _save_block(job.models, block, [member for part in trained for member in part.members], job.learner)
             yield _joined(job, block, parts, environments)
 
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
+        from poisonproof.training.model_files import members_stem, save_members
+
         for number, start in enumerate(range(0, len(members), MEMBERS_PER_FILE)):
             save_members(folder / members_stem(number), members[start : start + MEMBERS_PER_FILE])
 
     def files(self, n_subsets: int, folder: Path) -> list[str]:
+        from poisonproof.training.model_files import members_file
+
         return [members_file(folder, block.number) for block in self.grid(n_subsets, 0)]
 
     def parts(
@@ -229,28 +474,34 @@ def _soon_trained(job: VoteJob, wanted: Sequence[int]) -> bool:
 
 
 def _that_reopen(fresh: Iterator[Trained], learner: Any) -> Iterator[Trained]:
-    """The same; the first is refused at once where nobody could open it again."""
+    """What was trained; the first is refused at once where nobody could open it again."""
+    from poisonproof.training.model_files import check_reopens
+
     for number, part in enumerate(fresh):
         if not number:
             check_reopens(learner, part.members)
         yield part
 
 
-def _load_some(job: VoteJob, block: Block, indices: Sequence[int]) -> MemberList:
+def _load_some(job: VoteJob, block: Block, indices: Sequence[int]) -> FittedMembers:
     """These saved base classifiers, which only have to be asked; none if they cannot be opened."""
+    from poisonproof.training.model_files import load_members, members_file, types_of
+
     if not indices:
-        return MemberList()
+        return FittedMembers()
     assert job.models is not None
     try:
         members = load_members(job.models / members_file(job.models, block.number), types_of(job.learner))
     except ValueError as error:
         log.warning("%s It is computed again.", error)
-        return MemberList()
-    return MemberList(member for member in members if member.index in indices)
+        return FittedMembers()
+    return FittedMembers(member for member in members if member.index in indices)
 
 
 def _save_block(models: Path, block: Block, fresh: list[Member], learner: Any) -> None:
     """Write these base classifiers, and the block's others that are current."""
+    from poisonproof.training.model_files import load_members, members_file, members_stem, save_members, types_of
+
     members = {}
     if len(fresh) < len(block.subsets):
         path = models / members_file(models, block.number)
@@ -259,21 +510,18 @@ def _save_block(models: Path, block: Block, fresh: list[Member], learner: Any) -
     save_members(models / members_stem(block.number), [members[i] for i in sorted(members)])
 
 
-def _joined(
-    job: VoteJob,
-    block: Block,
-    parts: Sequence[tuple[Sequence[Member], NDArray[Any], dict[int, Refusal]]],
-    environments: Sequence[Environment],
-) -> VoteBlock:
-    members = [member for part in parts for member in part[0]]
+def _joined(job: VoteJob, block: Block, parts: Sequence[Trained], environments: Sequence[Environment]) -> VoteBlock:
+    from poisonproof.training.model_files import members_file
+
+    members = [member for part in parts for member in part.members]
     return VoteBlock(
         block,
         [member.index for member in members],
-        np.concatenate([part[1] for part in parts], axis=1),
+        np.concatenate([part.votes for part in parts], axis=1),
         np.array([member.model is not None for member in members], np.bool_),
         each_once(environments),
         {member.index: member.failure for member in members if member.failure},
-        {i: refusal for part in parts for i, refusal in part[2].items()},
+        {i: refusal for part in parts for i, refusal in part.refusals.items()},
         None if job.models is None else sha256_of(job.models / members_file(job.models, block.number)),
     )
 
@@ -350,27 +598,55 @@ def run_tasks(
 
 
 class FittedMembers(Sequence[Member]):
-    """Base classifiers that have nothing to do with each other."""
+    """Base classifiers that have nothing to do with each other, as they were fitted or in mapped files.
 
-    @property
-    @abstractmethod
+    Those of files are made of their arrays when somebody asks for one.
+    """
+
+    def __init__(self, members: Iterable[Member] = (), files: Sequence[KeptStack] = ()) -> None:
+        self.stacks = tuple(files)
+        if not files:
+            self.members = list(members)
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """Each by itself."""
+        return [member for stack in self.stacks for member in stack.members]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.stacks)) if self.stacks else len(self.members)
+
+    @overload
+    def __getitem__(self, at: int) -> Member: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Member]: ...
+    def __getitem__(self, at: int | slice) -> Member | list[Member]:
+        return self.members[at]
+
+    @cached_property
     def stacked(self) -> Stacked | None:
         """The same as arrays, where they can be asked all at once."""
+        if not self.stacks:
+            return stack_of(self.members)
+        return type(self.stacks[0].stacked).joined([stack.stacked for stack in self.stacks])
 
     @property
-    @abstractmethod
     def n_trained(self) -> int:
         """How many have a model."""
+        if self.stacks:
+            return sum(stack.stacked.n_trained for stack in self.stacks)
+        return sum(member.model is not None for member in self.members)
 
     @property
-    @abstractmethod
     def failures(self) -> list[str]:
         """What the learner raised on subsets."""
+        said = [failure for stack in self.stacks for failure in stack.failures]
+        return [failure for failure in said or [member.failure for member in self] if failure]
 
     @property
-    @abstractmethod
     def indices(self) -> list[int]:
         """What each is seeded with."""
+        return [i for stack in self.stacks for i in stack.indices] or [member.index for member in self]
 
     def votes(
         self,
@@ -382,24 +658,24 @@ class FittedMembers(Sequence[Member]):
         verbose: int = 0,
     ) -> NDArray[Any]:
         if not rankings and (whole := self.stacked) is not None:
-            together, unread = votes_at_once(whole, self, samples, n_classes, effective_n_jobs(n_jobs))
-            check_answered([*unread.values()], self.n_trained, len(samples))
-            return together
-        planned = planned_blocks(range(len(self)), n_jobs)
-        tasks = (
-            delayed(vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
-            for block in planned
-        )
-        parts = list(counted(run_tasks(tasks, (samples,), n_jobs, verbose), len(planned)))
-        refusals = [refusal for _, refused in parts for refusal in refused.values()]
-        check_answered(refusals, self.n_trained, len(samples))
-        return np.concatenate([votes for votes, _ in parts], axis=1)
+            answers, refusals = votes_at_once(whole, self, samples, n_classes, effective_n_jobs(n_jobs))
+        else:
+            planned = planned_blocks(range(len(self)), n_jobs)
+            tasks = (
+                delayed(vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
+                for block in planned
+            )
+            parts = list(counted(run_tasks(tasks, (samples,), n_jobs, verbose), len(planned)))
+            answers = np.concatenate([part for part, _ in parts], axis=1)
+            refusals = {i: refusal for _, refused in parts for i, refusal in refused.items()}
+        check_answered([*refusals.values()], self.n_trained, len(samples))
+        return answers
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
         return self.asked(samples, n_classes, rankings=rankings)[0]
 
     def asked(self, samples: Samples, n_classes: int, *, rankings: bool) -> tuple[NDArray[Any], dict[int, Refusal]]:
-        """The same, and what each of them could not answer."""
+        """What they say in this process, and what each of them could not answer."""
         with one_linear_algebra_thread():
             if not rankings and (whole := self.stacked) is not None:
                 return votes_at_once(whole, self, samples, n_classes)
@@ -408,76 +684,25 @@ class FittedMembers(Sequence[Member]):
     def notices(self) -> list[str]:
         return failure_notices(self.failures, self.n_trained, len(self))
 
-    def misplaced(self, first: int) -> int | None:
-        return next((at for at, index in enumerate(self.indices, first) if index != at), None)
-
-    def check_ranks(self, learner: Any) -> None:
-        check_gives_scores(next((member.model for member in self if member.model is not None), learner))
-
-
-class MemberList(list[Member], FittedMembers):
-    """Base classifiers as they were fitted."""
-
-    @cached_property
-    def stacked(self) -> Stacked | None:
-        return stacked(self)
-
-    @property
-    def n_trained(self) -> int:
-        return sum(member.model is not None for member in self)
-
-    @property
-    def failures(self) -> list[str]:
-        return [member.failure for member in self if member.failure]
-
-    @property
-    def indices(self) -> list[int]:
-        return [member.index for member in self]
-
-
-class MappedMembers(FittedMembers):
-    """Base classifiers in mapped files; one by itself is made of arrays when somebody asks for it."""
-
-    def __init__(self, parts: Sequence[KeptStack]) -> None:
-        self.parts = tuple(parts)
-        self.starts = np.cumsum([0, *map(len, self.parts)])
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @overload
-    def __getitem__(self, at: int) -> Member: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Member]: ...
-    def __getitem__(self, at: int | slice) -> Member | list[Member]:
-        if isinstance(at, slice):
-            return [self[place] for place in range(*at.indices(len(self)))]
-        place = range(len(self))[at]
-        part = int(np.searchsorted(self.starts, place, side="right")) - 1
-        return self.parts[part].members[place - int(self.starts[part])]
-
-    @cached_property
-    def stacked(self) -> Stacked:
-        return Stacked.joined([part.stacked for part in self.parts])
-
-    @property
-    def n_trained(self) -> int:
-        return self.stacked.n_trained
-
-    @property
-    def failures(self) -> list[str]:
-        return [failure for part in self.parts for failure in part.failures if failure]
-
-    @property
-    def indices(self) -> list[int]:
-        return [index for part in self.parts for index in part.indices]
-
 
 def load_member_files(paths: Sequence[Path], trusted: Sequence[str] = ()) -> FittedMembers:
-    """Kept base classifiers: mapped, if all of them are stacked."""
-    if paths and all(path.suffix == STACK for path in paths):
-        return MappedMembers([read_stack(path) for path in paths])
-    return MemberList(member for path in paths for member in load_members(path, trusted))
+    """Saved base classifiers: mapped, if all of them are stacked."""
+    from poisonproof.training.model_files import STACK, load_members
+    from poisonproof.training.stacked import read_stack
+
+    if all(path.suffix == STACK for path in paths):
+        return FittedMembers(files=[read_stack(path) for path in paths])
+    return FittedMembers(member for path in paths for member in load_members(path, trusted))
+
+
+def stack_of(members: Sequence[Member]) -> Stacked | None:
+    """Base classifiers as arrays; None where they cannot be stacked."""
+    kinds = {type(member.model).__module__ for member in members if member.model is not None}
+    if not kinds or not kinds <= STACKED:
+        return None
+    from poisonproof.training.stacked import stacked
+
+    return stacked(members)
 
 
 def failure_notices(failures: Sequence[str], n_trained: int, n_members: int) -> list[str]:
@@ -523,7 +748,7 @@ def vote_block(
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
     """What some base classifiers say in this process, votes or rankings, and what they could not answer."""
     limit_worker(parent)
-    if not rankings and (whole := stacked(members)) is not None:
+    if not rankings and (whole := stack_of(members)) is not None:
         return votes_at_once(whole, members, samples, n_classes)
     return votes_one_by_one(members, samples, n_classes, rankings=rankings)
 
@@ -533,7 +758,7 @@ def votes_at_once(
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
     """What stacked base classifiers say; about samples whose words cannot be read each is asked alone."""
     try:
-        return whole.votes(Read(samples), n_classes, n_jobs), {}
+        return whole.votes(samples, n_classes, n_jobs), {}
     except (PoisonproofError, MemoryError):
         raise
     except Exception:
@@ -541,7 +766,7 @@ def votes_at_once(
         if readable.all():
             raise
     votes = np.empty((len(samples), len(whole)), vote_dtype(n_classes))
-    votes[readable] = whole.votes(Read(samples.subset(np.flatnonzero(readable))), n_classes, n_jobs)
+    votes[readable] = whole.votes(samples.subset(np.flatnonzero(readable)), n_classes, n_jobs)
     odd = samples.subset(np.flatnonzero(~readable))
     votes[~readable], unread = votes_one_by_one(members, odd, n_classes, rankings=False)
     refusals = {}
@@ -625,12 +850,13 @@ class MemberMemory:
         """
         worker = smallest_worker()
         if worker is not None:
+            memory, name = worker
             need = PROCESS_BYTES + self.trained
-            if worker.memory < need:
+            if memory < need:
                 raise PoisonproofError(
-                    f"The worker {worker.name} may take {in_bytes(worker.memory)}, but a base classifier on its subset "
-                    f"takes about {in_bytes(need, up=True)}; start workers with a memory_limit of at least that, or "
-                    f"choose other subsets ({REMEDY})."
+                    f"The worker {name} may take {in_bytes(memory)}, but a base classifier on its subset takes about "
+                    f"{in_bytes(need, up=True)}; start workers with a memory_limit of at least that, or choose other "
+                    f"subsets ({REMEDY})."
                 )
             return Resources(n_jobs)
         wanted = effective_n_jobs(n_jobs)
@@ -658,4 +884,4 @@ class MemberMemory:
         whole = self.undefended if undefended else 0
         taken = max(self.at(jobs), whole if whole <= bound else 0)
         here = max(0, bound - taken) // (2 * (1 if jobs == 1 else jobs + 1))
-        return here if worker is None else min(here, max(0, worker.memory - PROCESS_BYTES - self.trained) // 2)
+        return here if worker is None else min(here, max(0, worker[0] - PROCESS_BYTES - self.trained) // 2)

@@ -31,15 +31,13 @@ from poisonproof.learners.inspection import public_map_of, without_cache
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
-from poisonproof.training.engine import engine_named, engine_of
-from poisonproof.training.member import Member
+from poisonproof.training.engine import Member, engine_named, engine_of
 from poisonproof.training.stacked import read_stack, stack_bytes
 
 ESTIMATOR = "estimator.skops"
 OWN_TYPES = registry.trusted_types()
 LEARNER, SCHEMA = "learner.json", "schema.json"
 LONGEST = 1 << 16
-MEMBERS_PER_FILE = 64
 STACK, BY_SKOPS = ".npy", ".skops"
 PLAIN_MODULES = {"collections", "datetime", "decimal", "fractions", "pathlib", "re", "uuid"}
 """Of the standard library, what a learner may hold; of the rest, `functools.partial` and `print` call whatever."""

@@ -34,6 +34,7 @@ from poisonproof.system.files import open_arrays, reading, sha256_of, write_arra
 from poisonproof.system.machine import environment, memory, peak_bytes
 from poisonproof.system.threads import at_most_threads, in_threads, n_cores
 from poisonproof.training.engine import (
+    ArraySource,
     Block,
     Earlier,
     Environment,
@@ -44,7 +45,6 @@ from poisonproof.training.engine import (
     VoteJob,
     each_once,
 )
-from poisonproof.training.source import ArraySource
 
 KERNEL_BYTES = 1 << 29
 FEWEST_AT_ONCE = 16
@@ -63,7 +63,6 @@ class PooledEngine:
     """What depends on single samples is computed once for all base classifiers."""
 
     pooled = True
-    uses_workers = False
 
     def fit(
         self,
@@ -74,7 +73,6 @@ class PooledEngine:
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> PooledMembers:
-        """All base classifiers, but for those of ``earlier`` whose subset is the same; ``n_jobs`` are threads."""
         with at_most_threads(n_jobs):
             return fit_pooled(learner, source, earlier)
 
@@ -89,17 +87,12 @@ class PooledEngine:
         rankings: bool = False,
         n_jobs: int | None = None,
     ) -> NDArray[Any]:
-        """Train these subsets only, on a pool of their own samples; their votes, or rankings."""
         with at_most_threads(n_jobs):
             return fit_pooled(learner, source, only=list(indices)).votes(test, n_classes, rankings=rankings)
-
-    def ranks(self, learner: Any) -> bool:
-        return True
 
     def memory(
         self, learner: Any, source: ArraySource, test: Samples, n_classes: int, *, rankings: bool = False
     ) -> PooledMemory:
-        """What votes will take; a learner for another kind of sample says so here."""
         return pooled_memory(learner, source, n_classes, len(test), rankings=rankings)
 
     def grid(self, n_subsets: int, n_test: int) -> list[Block]:
@@ -194,18 +187,10 @@ class PooledMembers:
         """Which of them have a model of their own."""
         return np.diff(self.code_starts) >= 2
 
-    @property
-    def n_trained(self) -> int:
-        """How many have."""
-        return int(self.trained.sum())
-
-    def own_coefficients(self, i: int) -> NDArray[np.float32]:
-        """The coefficients of base classifier i, in the canonical order of its rows."""
-        return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
-
     def solution(self, i: int) -> Solution:
-        """The same, with the ridge they were found with."""
-        return Solution(self.own_coefficients(i), self.raised.get(i, self.pool.ridge))
+        """The coefficients of base classifier i, in the canonical order of its rows, and their ridge."""
+        own = self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
+        return Solution(own, self.raised.get(i, self.pool.ridge))
 
     def votes(
         self,
@@ -216,7 +201,6 @@ class PooledMembers:
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> NDArray[Any]:
-        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
         with at_most_threads(n_jobs):
             return self.votes_within(KERNEL_BYTES, samples, n_classes, rankings=rankings)
 
@@ -224,25 +208,37 @@ class PooledMembers:
         """The votes, computed by runs of samples whose kernel fits the memory set aside for it."""
         room = kernel_bytes // (4 * max(1, self.pool.n_rows))
         size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
-        dtype = vote_dtype(n_classes)
-        parts = [np.empty((0, len(self), *([n_classes] if rankings else [])), dtype)]
+        shape = (len(samples), len(self), n_classes if rankings else 1)
+        places = np.full(shape, n_classes, vote_dtype(n_classes))
+        places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
         with one_linear_algebra_thread():
-            for start in range(0, len(samples), size):
-                chunk = np.arange(start, min(start + size, len(samples)))
+            for begin in range(0, len(samples), size):
+                chunk = np.arange(begin, min(begin + size, len(samples)))
                 kernel = self.pool.kernel_columns(self.pool.test_features(samples.take(chunk)))
-                parts.append(self._places(kernel, n_classes, dtype, rankings))
-        return np.concatenate(parts)
+                part = places[begin : begin + size]
+
+                def work(start: int, stop: int, kernel: Any = kernel, part: Any = part) -> None:
+                    vote_of_subsets(
+                        kernel,
+                        self.rows,
+                        self.starts[start : stop + 1],
+                        self.coefficients,
+                        self.coefficient_starts[start : stop + 1],
+                        self.codes,
+                        self.code_starts[start : stop + 1],
+                        part[:, start:stop],
+                    )
+
+                in_threads(len(self), SUBSETS_PER_TASK, work)
+        return places if rankings else places[..., 0]
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
-        """The votes: base classifiers can answer any sample of their kind."""
         return self.votes(samples, n_classes, rankings=rankings)
 
-    def misplaced(self, first: int) -> int | None:
-        """None can: their places are their numbers."""
-        return None
-
-    def check_ranks(self, learner: Any) -> None:
-        """All of them have scores."""
+    @property
+    def indices(self) -> range:
+        """Their places are their numbers."""
+        return range(len(self))
 
     def notices(self) -> list[str]:
         """That some have another ridge than was asked for."""
@@ -254,26 +250,6 @@ class PooledMembers:
             f"so their ridge was doubled until it was, from {self.pool.ridge:g} to at most {most:g}."
         ]
 
-    def _places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
-        """The votes on a run of samples, from their kernel with all rows of the pool."""
-        places = np.full((kernel.shape[1], len(self), n_classes if rankings else 1), n_classes, dtype)
-        places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
-
-        def work(start: int, stop: int) -> None:
-            vote_of_subsets(
-                kernel,
-                self.rows,
-                self.starts[start : stop + 1],
-                self.coefficients,
-                self.coefficient_starts[start : stop + 1],
-                self.codes,
-                self.code_starts[start : stop + 1],
-                places[:, start:stop],
-            )
-
-        in_threads(len(self), SUBSETS_PER_TASK, work)
-        return places if rankings else places[..., 0]
-
 
 def fit_pooled(
     learner: Any, source: ArraySource, earlier: Earlier | None = None, only: Sequence[int] | None = None
@@ -284,8 +260,10 @@ def fit_pooled(
     """
     samples, codes = source.samples, source.codes
     indices = range(len(source)) if only is None else only
-    used = np.arange(len(samples)) if only is None else _samples_of(source, only)
-    used = used if len(used) else np.zeros(1, np.int64)  # a pool holds something, even if nobody uses it
+    used = np.arange(len(samples))
+    if only is not None:  # a pool holds something, even if nobody uses it
+        used = np.unique(np.concatenate([np.zeros(0, np.int64), *(source.rows(i) for i in only)]))
+        used = used if len(used) else np.zeros(1, np.int64)
     pool = learner.share(samples.take(used))
     place = np.full(len(samples), -1, np.int64)
     place[used] = np.arange(len(used))
@@ -324,11 +302,6 @@ def fit_pooled(
         fallback,
         dict(sorted(raised.items())),
     )
-
-
-def _samples_of(source: ArraySource, indices: Sequence[int]) -> NDArray[np.int64]:
-    """The samples of these subsets together, each once."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *(source.rows(i) for i in indices)]))
 
 
 def save_pooled(

@@ -23,9 +23,17 @@ from numpy.typing import NDArray
 
 from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.learners.auto import AutoClassifier
-from poisonproof.learners.lanes import LEARNERS, NAMES, chosen, is_sum, lane_of, model_of, reading_of
-from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
+from poisonproof.learners.table_stack import (
+    CATEGORIES,
+    LEARNERS,
+    NAMES,
+    NUMBERS,
+    OBJECTS,
+    TEXTS,
+    TableStack,
+    Words,
+    reading_of,
+)
 from poisonproof.learners.text import TextClassifier, WordReading
 from poisonproof.samples.batches import MISSING_NAME, can_be_read, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
@@ -34,7 +42,7 @@ from poisonproof.system.archives import map_npy
 from poisonproof.system.compiled import njit
 from poisonproof.system.files import reading
 from poisonproof.system.threads import in_threads
-from poisonproof.training.member import Member
+from poisonproof.training.engine import Member
 
 LANES = 64
 ROWS_PER_TASK = 1 << 9
@@ -44,7 +52,7 @@ ROWS_OF_TEXTS = 1 << 12  # whose words are in memory at a time, unless they are 
 
 def stacked(members: Sequence[Member]) -> Stacked | None:
     """The same base classifiers as arrays; None if they are of another learner, or would answer otherwise."""
-    if not all(member.model is None or is_sum(member.model) for member in members):
+    if not all(member.model is None or type(member.model) in NAMES for member in members):
         return None
     whole = Stacked.of(members)
     return whole if whole is not None and whole.finite else None
@@ -75,11 +83,11 @@ class Stacked:
         for place, member in enumerate(members):
             if member.model is None:
                 continue
-            model = chosen(member.model)
-            kinds = kinds_of(member.form, model)
+            kinds = kinds_of(member.form, member.model)
             if MIXED in (kinds or ()):
                 return None
-            alike.setdefault((kinds, reading_of(model), type(model), len(member.codes) > 2), []).append(place)
+            how = (kinds, reading_of(member.model), type(member.model), len(member.codes) > 2)
+            alike.setdefault(how, []).append(place)
         lots = []
         for (kinds, way, _, _), places in alike.items():
             for start in range(0, len(places), LANES):
@@ -123,12 +131,13 @@ class Stacked:
 
         return can_be_read(read, np.arange(len(samples)))
 
-    def votes(self, read: Read, n_classes: int, n_jobs: int | None = None) -> NDArray[Any]:
+    def votes(self, samples: Samples, n_classes: int, n_jobs: int | None = None) -> NDArray[Any]:
         """The votes (samples, members); raises if words of a sample cannot be read (see `readable`)."""
+        read = Read(samples)
         votes = np.empty((len(read), len(self)), vote_dtype(n_classes))
         votes[:] = np.where(self.fallbacks < 0, n_classes, self.fallbacks)
         step = max(1, len(read))
-        if not read.samples.shared_texts and any(lot.stack.reading is not None for lot in self.lots):
+        if not samples.shared_texts and any(lot.stack.reading is not None for lot in self.lots):
             step = ROWS_OF_TEXTS
         for start in range(0, len(read), step):
             part = read if len(read) <= step else read.part(start, start + step)
@@ -186,8 +195,8 @@ def _lot(
     codes = np.zeros((len(members), max(len(member.codes) for member in members)), np.int64)
     for lane, member in enumerate(members):
         codes[lane, : len(member.codes)] = member.codes
-    lanes = [lane_of(chosen(member.model)) for member in members]
-    return Lot(TableStack.of(lanes, kinds, reading), np.array(places, np.int64), codes)
+    stack = TableStack.of([member.model for member in members], kinds, reading)
+    return Lot(stack, np.array(places, np.int64), codes)
 
 
 def kinds_of(form: Any, model: Any) -> tuple[str, ...] | None:
@@ -287,7 +296,7 @@ class _Names(dict[int, tuple[list[str], NDArray[np.int32]]]):
         return self[at]
 
 
-FORMAT = "poisonproof stack 2"
+FORMAT = "poisonproof stack 3"  # 2: with what was chosen from
 TEXT = "text"
 NO_ARRAYS = ("kinds", "sparse", "names", "reading")
 OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in NO_ARRAYS)
@@ -322,14 +331,8 @@ class KeptStack:
         text, models = self.text, dict[int, Any]()
         for lot, facts in zip(self.stacked.lots, text["groups"], strict=True):
             names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
-            learner, kinds = facts["learner"], lot.stack.kinds or ()
-            others = [at for at, kind in enumerate(kinds) if kind != TEXTS]
             for lane, place in enumerate(lot.places.tolist()):
-                models[place] = model_of(
-                    lot.stack.lane(lane), learner["name"], _parameters(learner), facts["n_features"], names, others
-                )
-        if text["choice"] is not None:
-            models = {place: _chooser(model, text["choice"], place) for place, model in models.items()}
+                models[place] = lot.stack.model(lane, _learner_of(facts), facts["n_features"], names)
         return [
             Member(
                 index,
@@ -352,26 +355,22 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
     whole = stacked(members)
     if whole is None or not whole.lots:
         return None
-    choice = _choice(members)
-    if choice is not None and choice["parameters"] is None:
-        return None
     forms = list(dict.fromkeys(member.form for member in members if member.form is not None))
     lots = []
     for lot in whole.lots:
-        asked = [chosen(members[place].model) for place in lot.places]
-        outlines = {_outline(model, lot.stack.kinds) for model in asked}
-        learner = _described(asked)
+        models = [members[place].model for place in lot.places]
+        outlines = {_outline(model, lot.stack.kinds) for model in models}
+        learner = _described(models)
         if len(outlines) != 1 or learner is None:
             return None
         n_features, names = outlines.pop()
         stack = lot.stack
         lots.append(
             {"kinds": stack.kinds, "sparse": stack.sparse, "names": stack.names, "n_features": n_features,
-             "feature_names": names, "learner": {"name": NAMES[type(asked[0])], **learner}}
+             "feature_names": names, "learner": learner}
         )  # fmt: skip
     text = {
         "format": FORMAT,
-        "choice": choice,
         "indices": [member.index for member in members],
         "codes": [member.codes.tolist() for member in members],
         "fallbacks": [member.fallback for member in members],
@@ -424,12 +423,11 @@ def read_stack(path: str | Path) -> KeptStack:
 
 def _lot_of(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:
     kinds = None if facts["kinds"] is None else tuple(facts["kinds"])
-    learner = facts["learner"]
     stack = TableStack(
         kinds=kinds,
         sparse=bool(facts["sparse"]),
         names=tuple(map(tuple, facts["names"])),
-        reading=reading_of(LEARNERS[learner["name"]](**_parameters(learner))),
+        reading=reading_of(_learner_of(facts)),
         **{name: arrays[f"{number} {name}"] for name in OF_STACK},
     )
     return Lot(stack, *(arrays[f"{number} {name}"] for name in OF_LOT))
@@ -438,7 +436,6 @@ def _lot_of(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]])
 def _misfit(text: dict[str, Any], lots: Sequence[Lot], n_members: int) -> str | None:
     """What does not fit, in words."""
     per_member = [text[name] for name in ("indices", "codes", "failures", "form_of")]
-    per_member += [] if text["choice"] is None else [text["choice"][name] for name in ("seeds", "scores")]
     if any(len(facts) != n_members for facts in per_member):
         return "it does not say the same of all its base classifiers"
     places = np.concatenate([lot.places for lot in lots]) if lots else np.zeros(0, np.int64)
@@ -528,40 +525,22 @@ def _outline(model: Any, kinds: tuple[str, ...] | None) -> tuple[int, tuple[str,
     return int(model.n_features_in_), None if names is None else tuple(names.tolist())
 
 
-def _described(models: Sequence[Any], seed: str | None = None) -> dict[str, Any] | None:
-    """The parameters of models, but for what they are seeded by; None if they have not all the same, or odd ones."""
-    parameters = {name: value for name, value in models[0].get_params(deep=False).items() if name != seed}
+def _described(models: Sequence[Any]) -> dict[str, Any] | None:
+    """The learner of models; None if they have not all the same parameters, or odd ones."""
+    parameters = models[0].get_params(deep=False)
     if not all(isinstance(value, PLAIN) for value in parameters.values()):
         return None
     if any(getattr(model, name) != value for model in models for name, value in parameters.items()):
         return None
-    return {"parameters": parameters, "tuples": sorted(k for k, value in parameters.items() if type(value) is tuple)}
+    tuples = sorted(name for name, value in parameters.items() if type(value) is tuple)
+    return {"name": NAMES[type(models[0])], "parameters": parameters, "tuples": tuples}
 
 
-def _parameters(learner: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(v) if name in learner["tuples"] else v for name, v in learner["parameters"].items()}
-
-
-def _choice(members: Sequence[Member]) -> dict[str, Any] | None:
-    """What is to be known of base classifiers that chose their learner; None if there was no choice."""
-    choosers = [member.model for member in members if type(member.model) is AutoClassifier]
-    if not choosers:
-        return None
-    described = _described(choosers, "random_state") or {"parameters": None}
-    models = [member.model for member in members]
-    return {
-        **described,
-        "seeds": [None if model is None else model.random_state for model in models],
-        "scores": [None if model is None else model.scores_.tolist() for model in models],
-    }
-
-
-def _chooser(model: Any, choice: dict[str, Any], place: int) -> AutoClassifier:
-    """The base classifier that chose this model."""
-    chooser = AutoClassifier(**_parameters(choice), random_state=choice["seeds"][place])
-    chooser.classes_, chooser.chosen_ = model.classes_.copy(), model
-    chooser.scores_ = np.array(choice["scores"][place], np.float64)
-    return chooser
+def _learner_of(facts: dict[str, Any]) -> Any:
+    """The unfitted learner of a group."""
+    learner = facts["learner"]
+    parameters = {name: tuple(v) if name in learner["tuples"] else v for name, v in learner["parameters"].items()}
+    return LEARNERS[learner["name"]](**parameters)
 
 
 def _form(form: Sequence[Any]) -> tuple[Any, ...]:

@@ -28,10 +28,9 @@ from poisonproof.samples.kinds import Samples
 from poisonproof.system.archives import map_npy
 from poisonproof.system.machine import environment
 from poisonproof.system.progress import watched
-from poisonproof.training.engine import Fitted, engine_named, engine_of
+from poisonproof.training.engine import Fitted, engine_named, engine_of, with_shared_texts
 from poisonproof.training.model_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.training.pooled import FEATURES
-from poisonproof.training.source import with_shared_texts
 from poisonproof.verification.checks import NOT_WANTED, premises_of, sample_rows
 from poisonproof.verification.files import MODEL, RunFiles, same, short
 from poisonproof.verification.verdict import CheckFailed, CheckSkipped, Finding, detection
@@ -179,7 +178,7 @@ class SavedEnsemble:
                 raise CheckSkipped(f"{error} Or give estimator=.") from None
             if members is None:
                 return
-            wrong = members.misplaced(first)
+            wrong = next((at for at, index in enumerate(members.indices, first) if index != at), None)
             if wrong is not None:
                 raise CheckFailed(f"another base classifier stands in the place of number {wrong}.")
             yield members
