@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotClassifier
+from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotClassifier, SampleVoteClassifier
 from poisonproof.ballots.distances import limit_of, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.certificate import Certificate
@@ -52,7 +52,7 @@ def limits_of_share(test: NDArray[Any], rows: NDArray[Any], share: float) -> NDA
     return limits
 
 
-class BlockBallotClassifier(BallotClassifier):
+class BlockBallotClassifier(SampleVoteClassifier):
     """Ballots in maps that are learned from samples nobody vouches for.
 
     Training samples are split by their content and spread as in Finite Aggregation. Member i learns a whitening from
@@ -94,6 +94,12 @@ class BlockBallotClassifier(BallotClassifier):
     """
 
     one_sided, voices = False, 1
+    # The parameters are those of ballots in one map; the votes are not, so this is no such classifier.
+    _check_parameters: Any = BallotClassifier._check_parameters
+    _declared_classes: Any = BallotClassifier._declared_classes
+    _check_classes: Any = BallotClassifier._check_classes
+    _sizes_premise: Any = BallotClassifier._sizes_premise
+    sizes_: NDArray[np.int64]
     _kept_parameters = ("near", "class_sizes_from", "scale", "k", "d", "directions", "exponent", "near_share")
     spread_: Spread
     maps_: list[Whitening | None]
@@ -269,7 +275,7 @@ class BlockBallotClassifier(BallotClassifier):
                 f"BlockBallotClassifier needs either 'near' or 'near_share'. Got {self.near!r} and {share!r} instead."
             )
         if share is None:
-            super()._check_near()
+            limit_of(self.near, 1.0)
         elif isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
             raise PoisonproofError(
                 f"The 'near_share' parameter must be a number above 0 and at most 1. Got {share!r} instead."
@@ -277,7 +283,7 @@ class BlockBallotClassifier(BallotClassifier):
 
     def _near_premise(self) -> Premise:
         if self.near_share is None:
-            return super()._near_premise()
+            return BallotClassifier._near_premise(self)  # type: ignore[arg-type]
         return Premise("near", f"as near as {self.near_share:g} of a member's own samples, for each x", declared=True)
 
     def _split_for(self, groups: Any) -> Split:
@@ -292,6 +298,8 @@ class BlockBallotClassifier(BallotClassifier):
         """Map, near, class sizes, and how members learn."""
         return [
             *super()._own_premises(),
+            self._near_premise(),
+            self._sizes_premise(),
             spread_premise(self.spread_, defaults=[(DEFAULT_K, 1)]),
             self._whitening_premise(),
             Premise(

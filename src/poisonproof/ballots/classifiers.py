@@ -544,17 +544,19 @@ class BallotClassifier(SampleVoteClassifier):
 
     def _own_premises(self) -> list[Premise]:
         """Map, threshold, class sizes, and what a contributor may say."""
+        premises = [*super()._own_premises(), self._near_premise(), self._sizes_premise()]
+        if self.split_.kind == "group":
+            premises.append(Premise("votes-per-contributor", self.voices, declared=declared_if(self.voices != 1)))
+        return premises
+
+    def _sizes_premise(self) -> Premise:
         sizes: Any = None
         if self.one_sided:
             sizes = {}
         elif self.sizes_.any():
             pairs = zip(self.classes_.tolist(), self.sizes_.tolist(), strict=True)
             sizes = {"sizes": [list(pair) for pair in pairs], "source": self.class_sizes_from}
-        premises = [*super()._own_premises(), self._near_premise()]
-        premises.append(Premise("class-sizes", sizes, declared=declared_if(sizes is not None)))
-        if self.split_.kind == "group":
-            premises.append(Premise("votes-per-contributor", self.voices, declared=declared_if(self.voices != 1)))
-        return premises
+        return Premise("class-sizes", sizes, declared=declared_if(sizes is not None))
 
     def _near_premise(self) -> Premise:
         return Premise("near", {"distance": float(self.near), "squared_steps": int(self._limit())}, declared=True)
