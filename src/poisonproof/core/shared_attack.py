@@ -21,7 +21,6 @@ from __future__ import annotations
 import heapq
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from time import monotonic
@@ -35,13 +34,12 @@ from poisonproof.core.certify import certify
 from poisonproof.core.shared_attack_kernels import (
     CONSTANT,
     GRID,
+    Cut,
+    RivalRows,
     bound_children,
     choose_hinges,
-    cut_at,
     fill_rows,
     find_rivals,
-    flips_with_each,
-    gains_after,
 )
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Tallies, Votes
@@ -348,79 +346,6 @@ def _small(spread: Spread) -> NDArray[Any]:
     return np.empty(0, np.int16 if 2 * spread.d < np.iinfo(np.int16).max else np.int32)
 
 
-class RivalRows(NamedTuple):
-    """Test samples that an attack of a size might flip, with their rival rows (see the kernels).
-
-    The rows of sample t are starts[t] … starts[t + 1] − 1; columns of ``delta`` are partitions in some order, rows of
-    ``table`` too, and ``feeding`` holds positions in that order.
-    """
-
-    size: int
-    starts: NDArray[np.int64]
-    need: NDArray[np.int64]
-    weight: NDArray[Any]
-    delta: NDArray[Any]
-    tops: NDArray[np.int64]
-    table: NDArray[np.int64]
-    feeding: NDArray[np.int64]
-
-    @property
-    def n_samples(self) -> int:
-        """Number of test samples."""
-        return len(self.starts) - 1
-
-    @property
-    def n(self) -> int:
-        """Number of partitions."""
-        return len(self.table)
-
-    @property
-    def d(self) -> int:
-        """Spread degree."""
-        return int(self.table.shape[1])
-
-    def columns(self) -> NDArray[Any]:
-        """Zeros of a type that holds every sum of hinges."""
-        fits = max(self.n_samples, 2 * self.d) * GRID <= np.iinfo(np.int32).max
-        return np.zeros(self.n, np.int32 if fits else np.int64)
-
-    def in_order(self, order: NDArray[np.int64]) -> RivalRows:
-        """The same with partition order[position] at each position."""
-        position = np.empty(self.n, np.int64)
-        position[order] = np.arange(self.n)
-        return self._replace(
-            delta=np.ascontiguousarray(self.delta[:, order]),
-            table=np.ascontiguousarray(self.table[order]),
-            feeding=position[self.feeding],
-        )
-
-    def cut(self, bundle: int, start: int, stop: int, at: NDArray[np.float64]) -> Cut:
-        """A cut for a bundle of samples that is small at the fractional attack ``at``."""
-        rows, column = slice(self.starts[start], self.starts[stop]), self.columns()
-        part = self.starts[start : stop + 1] - self.starts[start], self.need[rows], self.delta[rows]
-        return Cut(bundle, cut_at(at, self.size, self.d, *part, self.columns(), column), column)
-
-    def gains(self, chosen: Sequence[int]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Gains and cover after some partitions."""
-        gains, cover = np.empty_like(self.delta), np.empty(len(self.need), np.int64)
-        gains_after(np.array(chosen, np.int64), self.weight, self.delta, self.table, self.feeding, gains, cover)
-        return gains, cover
-
-    def flips_with_each(self, chosen: Sequence[int]) -> NDArray[np.int64]:
-        """Exactly how many samples flip under the chosen partitions and one more, for each."""
-        flips = np.empty(self.n, np.int64)
-        flips_with_each(self.starts, self.need, *self.gains(chosen), 2 * self.d, flips)
-        return flips
-
-
-class Cut(NamedTuple):
-    """Flips among the samples of a bundle ≤ constant + Σ over the poisoned partitions of column / GRID."""
-
-    bundle: int
-    constant: int
-    column: NDArray[Any]
-
-
 class Bracket(NamedTuple):
     """At most ``most`` samples flip; the attack flips ``found`` of them."""
 
@@ -586,7 +511,7 @@ def _hinges(problem: RivalRows, even: NDArray[np.float64], remaining: int) -> ND
     hinges = np.full(
         (len(problem.need), width), CONSTANT, np.int16 if 2 * problem.d <= np.iinfo(np.int16).max else np.int32
     )
-    choose_hinges(problem.delta, problem.tops, even * remaining, remaining, problem.d, hinges)
+    choose_hinges(problem, even * remaining, remaining, hinges)
     return hinges
 
 
@@ -622,8 +547,8 @@ def _open(
             return
         below = np.empty(problem.n, np.int64)
         gains, cover = problem.gains(chain)
-        rows = problem.starts, problem.need, problem.tops, hinges[remaining], gains, cover
-        bound_children(start, stop, remaining, *rows, problem.columns(), problem.columns(), below)
+        scratch = problem.columns(), problem.columns()
+        bound_children(start, stop, remaining, problem, hinges[remaining], gains, cover, *scratch, below)
         results[at][start:stop] = np.minimum(below[start:stop], bound)
 
     in_threads(len(tasks), 1, work, n_jobs if problem.delta.size > SMALL else 1)

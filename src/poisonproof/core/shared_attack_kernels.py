@@ -21,7 +21,8 @@ poor choice costs tightness and never soundness.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,80 @@ from poisonproof.system.compiled import njit
 
 GRID = 1 << 14
 CONSTANT = -1  # in place of an s: the bound 1
+
+
+class RivalRows(NamedTuple):
+    """Test samples that an attack of a size might flip, with their rival rows.
+
+    The rows of sample t are starts[t] … starts[t + 1] − 1; columns of ``delta`` are partitions in some order, rows of
+    ``table`` too, and ``feeding`` holds positions in that order.
+    """
+
+    size: int
+    starts: NDArray[np.int64]
+    need: NDArray[np.int64]
+    weight: NDArray[Any]
+    delta: NDArray[Any]
+    tops: NDArray[np.int64]
+    table: NDArray[np.int64]
+    feeding: NDArray[np.int64]
+
+    @property
+    def n_samples(self) -> int:
+        """Number of test samples."""
+        return len(self.starts) - 1
+
+    @property
+    def n(self) -> int:
+        """Number of partitions."""
+        return len(self.table)
+
+    @property
+    def d(self) -> int:
+        """Spread degree."""
+        return int(self.table.shape[1])
+
+    def columns(self) -> NDArray[Any]:
+        """Zeros of a type that holds every sum of hinges."""
+        fits = max(self.n_samples, 2 * self.d) * GRID <= np.iinfo(np.int32).max
+        return np.zeros(self.n, np.int32 if fits else np.int64)
+
+    def in_order(self, order: NDArray[np.int64]) -> RivalRows:
+        """The same with partition order[position] at each position."""
+        position = np.empty(self.n, np.int64)
+        position[order] = np.arange(self.n)
+        return self._replace(
+            delta=np.ascontiguousarray(self.delta[:, order]),
+            table=np.ascontiguousarray(self.table[order]),
+            feeding=position[self.feeding],
+        )
+
+    def cut(self, bundle: int, start: int, stop: int, at: NDArray[np.float64]) -> Cut:
+        """A cut for a bundle of samples that is small at the fractional attack ``at``."""
+        rows, column = slice(self.starts[start], self.starts[stop]), self.columns()
+        starts = self.starts[start : stop + 1] - self.starts[start]
+        part = self._replace(starts=starts, need=self.need[rows], delta=self.delta[rows])
+        return Cut(bundle, cut_at(at, part, self.columns(), column), column)
+
+    def gains(self, chosen: Sequence[int]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Gains and cover after some partitions."""
+        gains, cover = np.empty_like(self.delta), np.empty(len(self.need), np.int64)
+        gains_after(np.array(chosen, np.int64), self, gains, cover)
+        return gains, cover
+
+    def flips_with_each(self, chosen: Sequence[int]) -> NDArray[np.int64]:
+        """Exactly how many samples flip under the chosen partitions and one more, for each."""
+        flips = np.empty(self.n, np.int64)
+        flips_with_each(self, *self.gains(chosen), flips)
+        return flips
+
+
+class Cut(NamedTuple):
+    """Flips among the samples of a bundle ≤ constant + Σ over the poisoned partitions of column / GRID."""
+
+    bundle: int
+    constant: int
+    column: NDArray[Any]
 
 
 @njit(nogil=True, cache=True)
@@ -87,16 +162,9 @@ def fill_rows(
 
 
 @njit(nogil=True, cache=True)
-def gains_after(
-    chosen: NDArray[np.int64],
-    weight: NDArray[Any],
-    delta: NDArray[Any],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-    gains: NDArray[Any],
-    cover: NDArray[Any],
-) -> None:
+def gains_after(chosen: NDArray[np.int64], rows: RivalRows, gains: NDArray[Any], cover: NDArray[Any]) -> None:
     """cov(F) and the gain of every partition given F, for every rival row."""
+    weight, table, feeding = rows.weight, rows.table, rows.feeding
     reached = np.zeros(weight.shape[1], np.bool_)
     subsets = np.empty(min(len(reached), len(chosen) * table.shape[1]), np.int64)
     n_subsets = 0
@@ -107,7 +175,7 @@ def gains_after(
                 subsets[n_subsets] = i
                 n_subsets += 1
     for row in range(len(weight)):
-        gains[row] = delta[row]
+        gains[row] = rows.delta[row]
         total = 0
         for i in subsets[:n_subsets]:
             lost = weight[row, i]
@@ -119,22 +187,15 @@ def gains_after(
 
 
 @njit(nogil=True, cache=True)
-def flips_with_each(
-    starts: NDArray[np.int64],
-    need: NDArray[Any],
-    gains: NDArray[Any],
-    cover: NDArray[Any],
-    most: int,
-    flips: NDArray[np.int64],
-) -> None:
-    """Exactly how many test samples flip under F ∪ {j}, for every j; ``most`` is the largest gain there can be."""
-    n = gains.shape[1]
+def flips_with_each(rows: RivalRows, gains: NDArray[Any], cover: NDArray[Any], flips: NDArray[np.int64]) -> None:
+    """Exactly how many test samples flip under F ∪ {j}, for every j."""
+    starts, n, most = rows.starts, gains.shape[1], 2 * rows.table.shape[1]  # no gain is larger
     flipped = np.empty(n, np.bool_)
     flips[:] = 0
     for t in range(len(starts) - 1):
         flipped[:] = False
         for row in range(starts[t], starts[t + 1]):
-            missing = gains.dtype.type(min(max(need[row] - cover[row], 0), most + 1))
+            missing = gains.dtype.type(min(max(rows.need[row] - cover[row], 0), most + 1))
             line = gains[row]
             for j in range(n):
                 flipped[j] |= line[j] >= missing
@@ -178,14 +239,12 @@ def _cumulate(
 
 
 @njit(nogil=True, cache=True)
-def choose_hinges(
-    delta: NDArray[Any], tops: NDArray[Any], weights: NDArray[np.float64], remaining: int, d: int, hinges: NDArray[Any]
-) -> None:
+def choose_hinges(rows: RivalRows, weights: NDArray[np.float64], remaining: int, hinges: NDArray[Any]) -> None:
     """hinges[row, g]: the s that a rival row takes when it still needs g from ``remaining`` partitions."""
-    mass, moment = np.empty(2 * d + 2), np.empty(2 * d + 2)
-    for row in range(len(delta)):
-        _cumulate(delta[row], weights, mass, moment)
-        for missing in range(1, tops[row, remaining] + 1):
+    mass, moment = np.empty(2 * rows.table.shape[1] + 2), np.empty(2 * rows.table.shape[1] + 2)
+    for row in range(len(rows.delta)):
+        _cumulate(rows.delta[row], weights, mass, moment)
+        for missing in range(1, rows.tops[row, remaining] + 1):
             hinges[row, missing] = _best_hinge(mass, moment, missing, remaining)
 
 
@@ -231,9 +290,7 @@ def bound_children(
     first: int,
     stop: int,
     remaining: int,
-    starts: NDArray[np.int64],
-    need: NDArray[Any],
-    tops: NDArray[Any],
+    rows: RivalRows,
     hinges: NDArray[Any],
     gains: NDArray[Any],
     cover: NDArray[Any],
@@ -245,7 +302,7 @@ def bound_children(
 
     Filled for j = first … stop − 1, stop ≤ n − remaining; ``column`` and ``joint`` are scratch of n entries.
     """
-    largest = np.empty(remaining, np.int64)
+    starts, need, tops, largest = rows.starts, rows.need, rows.tops, np.empty(remaining, np.int64)
     for j in range(first, stop):
         constant = 0
         rest = column[j + 1 :]
@@ -287,21 +344,13 @@ def bound_children(
 
 
 @njit(nogil=True, cache=True)
-def cut_at(
-    weights: NDArray[np.float64],
-    size: int,
-    d: int,
-    starts: NDArray[np.int64],
-    need: NDArray[Any],
-    delta: NDArray[Any],
-    joint: NDArray[Any],
-    column: NDArray[Any],
-) -> int:
+def cut_at(weights: NDArray[np.float64], rows: RivalRows, joint: NDArray[Any], column: NDArray[Any]) -> int:
     """flips(H) ≤ constant + Σ_{j ∈ H} column_j / GRID, small at the fractional attack ``weights``.
 
     Fills ``column`` and returns the constant, a number of test samples.
     """
-    mass, moment = np.empty(2 * d + 2), np.empty(2 * d + 2)
+    starts, need, delta, size = rows.starts, rows.need, rows.delta, rows.size
+    mass, moment = np.empty(2 * rows.table.shape[1] + 2), np.empty(2 * rows.table.shape[1] + 2)
     column[:] = 0
     constant = 0
     for t in range(len(starts) - 1):
