@@ -45,7 +45,7 @@ def run_rows(
         model = FiniteAggregationClassifier(learner(), spread=row.spread(), split=split, classes=classes, n_jobs=n_jobs)
         outcome = run(dataset, model, place, RunSettings(votes_only=True, rankings=row.rankings, undefended=False))
         seconds += outcome.seconds["train and vote"]
-        measures = measure(outcome.ensemble_votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        measures = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
         write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
         accuracy = 100 * outcome.certificate.evaluate(outcome.y_test).clean_accuracy
         log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)

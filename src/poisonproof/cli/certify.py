@@ -355,7 +355,21 @@ def _shared(
         shares = {"majority_share": figures.majority_share, "balanced_accuracy": figures.balanced_accuracy}
         output.print_json({**shares, "accuracies": records})
         return
-    _print_shared(accuracies, balanced)
+    rows = [
+        [
+            str(one.attack_size),
+            f"≥ {_share(one.certified_count, one.n_test)}",
+            f"≥ {math.floor(10000 * share + 1e-9) / 100:.2f}",
+            f"≥ {_share(one.lower_count, one.n_test)}, ≤ {_share(one.upper_count, one.n_test, up=True)}",
+        ]
+        for one, share in zip(accuracies, balanced, strict=True)
+    ]
+    clean = _share(accuracies[0].clean_count, accuracies[0].n_test)
+    output.print_table(
+        f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found",
+        ["attack size", "fraction, % (pointwise)", "balanced, %", "accuracy, % (one shared attack)"],
+        rows,
+    )
     output.print_line(
         f"Balanced: mean over classes; without an attack {rounded(figures.balanced_accuracy)} %. Always "
         f"answering the most frequent class is right on {rounded(figures.majority_share)} % at every attack "
@@ -363,6 +377,11 @@ def _shared(
     )
     if certificate.classes_inferred:
         output.note(CLASSES_INFERRED)
+
+
+def _share(count: int, total: int, *, up: bool = False) -> str:
+    """In percent with two digits; a bound is never rounded to the better side."""
+    return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
 
 
 def _with_labels(
@@ -385,26 +404,6 @@ def _with_labels(
     reopened.check_same_data(votes)
     settings = Manifest.of_run(votes).settings
     return election_named(settings.method).tallies(votes), reopened.dataset.test.labels
-
-
-def _print_shared(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
-    def percent(count: int, total: int, *, up: bool = False) -> str:
-        """With two digits; a bound is never rounded to the better side."""
-        return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
-
-    header = ["attack size", "fraction, % (pointwise)", "balanced, %", "accuracy, % (one shared attack)"]
-    rows = [
-        [
-            str(one.attack_size),
-            f"≥ {percent(one.certified_count, one.n_test)}",
-            f"≥ {math.floor(10000 * share + 1e-9) / 100:.2f}",
-            f"≥ {percent(one.lower_count, one.n_test)}, ≤ {percent(one.upper_count, one.n_test, up=True)}",
-        ]
-        for one, share in zip(accuracies, balanced, strict=True)
-    ]
-    clean = percent(accuracies[0].clean_count, accuracies[0].n_test)
-    title = f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
-    output.print_table(title, header, rows)
 
 
 # What base classifiers of somebody's own are trained on

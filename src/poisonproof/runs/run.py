@@ -33,7 +33,6 @@ from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.metrics import Evaluation
 from poisonproof.core.spread import Spread
-from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.out_of_core import StoredDataset
 from poisonproof.display import percent
@@ -98,13 +97,6 @@ class Outcome:
         """Test accuracy of what a practitioner would train without a guarantee, and what that is; if it is known."""
         share, words = self.manifest.strong_undefended_accuracy, self.manifest.strong_undefended
         return None if share is None or words is None else (share, words)
-
-    @property
-    def ensemble_votes(self) -> Votes:
-        """The votes of base classifiers; one sentence where there are none."""
-        if not isinstance(self.votes, Votes):
-            raise PoisonproofError(f"The run in {self.folder} has no base classifiers: {self.certificate.voters}.")
-        return self.votes
 
 
 def run(
