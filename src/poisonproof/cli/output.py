@@ -97,7 +97,7 @@ class log_as_notes(logging.Handler):  # noqa: N801
 
 def warnings_as_notes() -> None:
     """Show premise warnings as one line each."""
-    from poisonproof import PremiseWarning
+    from poisonproof.premises import PremiseWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, PremiseWarning):
