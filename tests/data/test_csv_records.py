@@ -93,20 +93,17 @@ def random_file(rng):
     return delimiter, width, content
 
 
-def of_stream(path, delimiter, *, lines):
-    schema = TableSchema((("a", "text"),), delimiter=delimiter, lines=lines)
+def of_stream(path, delimiter=",", *, lines=False, column="a"):
+    schema = TableSchema(((column, "text"),), delimiter=delimiter, lines=lines)
     stream = RowStream(path, schema, ReadOptions(), 3)
     return [(name, cells) for block in stream for name, cells in zip(block.part.names, block.cells, strict=True)]
 
 
-def out_of_core(path, delimiter, *, lines):
-    """Names, labels and contributors by the pass that sorts rows into partitions."""
-    roles = {"a": "label", "b": "group", "c": "category"}
+def out_of_core(path, roles, delimiter=",", *, lines=False):
+    """What the pass that sorts rows into partitions is given."""
     schema = TableSchema(tuple(roles.items()), missing=(), delimiter=delimiter, lines=lines)
-    batches = Source.of(path, ReadOptions(schema=schema)).reader.batches(
-        schema, labelled=True, report=ReadReport(), rows=2
-    )
-    return [row for part, _ in batches for row in zip(part.names, part.labels, part.groups, strict=True)]
+    reader = Source.of(path, ReadOptions(schema=schema)).reader
+    return [part for part, _ in reader.batches(schema, labelled=True, report=ReadReport(), rows=2)]
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["records", "lines"])
@@ -127,7 +124,10 @@ def test_records_are_those_of_the_csv_module(tmp_path, monkeypatch, lines):
         assert of_stream(path, delimiter, lines=lines) == rows, content
         if width >= 3:
             texts = [(name, cells[0].strip(), cells[1].strip()) for name, cells in rows]
-            assert out_of_core(path, delimiter, lines=lines) == texts, content
+            parts = out_of_core(path, {"a": "label", "b": "group", "c": "category"}, delimiter, lines=lines)
+            assert [r for part in parts for r in zip(part.names, part.labels, part.groups, strict=True)] == texts, (
+                content
+            )
         seen += Counter(kind for _, kind in left_out) + Counter(rows=len(rows))
     assert all(seen[kind] > FILES / 50 for kind in (*KINDS[lines:], "rows")), seen
 
@@ -169,19 +169,9 @@ def test_a_record_is_left_out_whole(tmp_path, monkeypatch, what, suffix):
         assert rows == list(zip(numbers, HONEST, strict=True))
         assert left_out == [(5, fault)]
         assert spanning == (2, 3)
-        assert of_stream_named(path) == rows
-        assert [name for name, _ in out_of_core_named(path)] == numbers
-
-
-def of_stream_named(path):
-    stream = RowStream(path, TableSchema((("text", "text"),)), ReadOptions(), 3)
-    return [(name, cells) for block in stream for name, cells in zip(block.part.names, block.cells, strict=True)]
-
-
-def out_of_core_named(path):
-    source = Source.of(path, ReadOptions(schema={"id": "number", "text": "category", "kind": "label"}))
-    batches = source.reader.batches(source.schema, labelled=True, report=ReadReport(), rows=2)
-    return [row for part, _ in batches for row in zip(part.names, part.labels, strict=True)]
+        assert of_stream(path, column="text") == rows
+        roles = {"id": "number", "text": "category", "kind": "label"}
+        assert [part.names[at] for part in out_of_core(path, roles) for at in range(len(part))] == numbers
 
 
 @pytest.mark.parametrize(("end", "fault"), [('",x\n', "too long"), ("", "faulty quotes"), ('w"x\n', "faulty quotes")])

@@ -82,9 +82,9 @@ def large(path, folder, spread, options, split=None, complete_only=False):
     return open_large(source, split, spread.n_partitions, folder, max_memory=ROOMY, complete_only=complete_only)
 
 
-@pytest.mark.parametrize("write", [as_csv, as_parquet, as_folder])
 @pytest.mark.parametrize(
-    "spread", [Spread.random(5, 3), Spread.random(4, 1), Spread.paper(3, 2)], ids=["5x3", "dpa", "paper"]
+    ("write", "spread"),
+    [(as_csv, Spread.random(5, 3)), (as_parquet, Spread.random(4, 1)), (as_folder, Spread.paper(3, 2))],
 )
 def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
     path = write(tmp_path / {as_csv: "data.csv", as_parquet: "data.parquet", as_folder: "folder"}[write], odd_rows())

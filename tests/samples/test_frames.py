@@ -23,7 +23,6 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files, read
 from poisonproof.runs.run import run
-from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.files import read_record
 from poisonproof.verification import content
@@ -59,34 +58,12 @@ def changed(clean, attacked):
     return np.flatnonzero((clean.subset_digests_ != attacked.subset_digests_).any(axis=1))
 
 
-POISONS = {
-    "a number that is none": "forty,3,2,a b,101,ill",
-    "a number that is missing": ",3,2,a b,101,ill",
-    "a category that is text": "40,3,upstairs,a b,101,ill",
-    "an infinite number": "inf,3,2,a b,101,ill",
-    "a text that is a number": "40,3,2,7,101,ill",
-}
-
-
-@pytest.mark.parametrize("name", POISONS)
-def test_a_schema_reads_what_pandas_read_cell_by_cell(tmp_path, name):
-    """One bad cell turns a column to text for every row of pd.read_csv; with a schema that is nobody else's affair."""
-    clean = by_pandas(written(tmp_path / "clean.csv"))
-    poisoned = by_pandas(written(tmp_path / "poisoned.csv", POISONS[name]))
-    one, other = model(schema=ROLES).fit(*clean[:2]), model(schema=ROLES)
-    if name in ("a number that is none",):
-        with pytest.warns(PremiseWarning, match="1 cells of column 'age' cannot be read and count as missing"):
-            other.fit(*poisoned[:2])
-    else:
-        other.fit(*poisoned[:2])
-    reached = other.split_.partitions(other.split_.samples(poisoned[0]), 20)[-1]
-    assert changed(one, other).tolist() == one.spread_.subsets_of(int(reached)).tolist()
-    assert one.split_.samples(clean[0]).hashes().tolist() == other.split_.samples(poisoned[0]).hashes().tolist()[:-1]
+POISON = "forty,3,2,a b,101,ill"  # a number that is none
 
 
 def test_without_a_schema_the_same_cell_reaches_everybody_and_the_premise_says_whose_word_it_is(tmp_path):
     clean = by_pandas(written(tmp_path / "clean.csv"))
-    poisoned = by_pandas(written(tmp_path / "poisoned.csv", POISONS["a number that is none"]))
+    poisoned = by_pandas(written(tmp_path / "poisoned.csv", POISON))
     one, other = model().fit(*clean[:2]), model().fit(*poisoned[:2])
     assert len(changed(one, other)) == 20
     assert premise(one) == "schema: dtypes were decided by whoever read this table (chosen from this data)"
@@ -109,29 +86,6 @@ def test_ids_that_are_numbers_are_somebody_elses_word_too(tmp_path):
     assert not len(changed(numbers, model(kind="group").fit(X, y, clinics.astype(str))))
     mine = model(kind="group").fit(X, y.tolist(), clinics.tolist())
     assert premise(mine, "contributor-ids") is premise(mine, "label-types") is None
-
-
-def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):
-    """The tutorial's table by contributor: one bad id and one bad cell, 20 members, and only its own one moves."""
-    clean = read(written(tmp_path / "clean.csv"), label="label", group="clinic", schema={**ROLES, **KEYS}, held_out=0)
-    poison = written(tmp_path / "poisoned.csv", "forty,3,upstairs,a b,nobody,ill")
-    poisoned = read(poison, label="label", group="clinic", schema=clean.schema, held_out=0)
-    models = []
-    for rows in (clean, poisoned):
-        split = {"kind": "group", "schema": rows.schema}
-        models.append(model(**split).fit(rows.train.X, rows.train.labels, rows.train.groups))
-    reached = models[0].split_.partitions(to_samples(np.zeros((1, 1))), 20, groups=["nobody"])
-    assert changed(*models).tolist() == models[0].spread_.subsets_of(int(reached[0])).tolist()
-    note = "poisoned.csv: 1 cells of 'age' are not numbers and count as missing; the first is line 162"
-    assert poisoned.notes == (note,)
-    assert premise(models[0]) == (
-        "schema: number: age, visits; category: ward; text: note; label: label; group: clinic; "
-        "cells as they stand in the table (declared)"
-    )
-    assert len(clean.train) == 160
-
-
-KEYS = {"clinic": "group", "label": "label"}
 
 
 def test_a_guessed_schema_stays_a_premise(tmp_path):
@@ -188,7 +142,7 @@ def test_a_schema_is_a_table_schema():
 
 
 def test_runs_updates_and_audits_go_by_the_schema(tmp_path):
-    X, y, _ = by_pandas(written(tmp_path / "poisoned.csv", POISONS["a number that is none"]))
+    X, y, _ = by_pandas(written(tmp_path / "poisoned.csv", POISON))
     given = ("wards", X, y, X[:30], y[:30].to_numpy(), np.array(CLASSES))
     for another in (model(schema=ROLES), BallotClassifier(near=1.0, split=Split(schema=ROLES))):
         with refused("dataset.another-schema"):

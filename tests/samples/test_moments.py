@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data.options import ReadOptions
-from poisonproof.data.reading import open_files
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.convert import to_samples
 from poisonproof.verification import content
@@ -96,45 +93,3 @@ def test_dates_of_every_library_agree_and_the_checker_agrees_with_them():
     assert len({tuple(content.content_hashes(pd.DataFrame({"t": c}), "float64").tolist()) for c in columns}) == 1
     frame = pd.DataFrame({"t": moments})
     assert to_samples(frame).hashes().tolist() == content.content_hashes(frame, "float64").tolist()
-
-
-@pytest.mark.parametrize(
-    "odd", [pd.Timedelta(np.timedelta64(200_000 * 86_400, "s")), "soon", None, 7, datetime.timedelta(days=1)], ids=str
-)
-def test_one_odd_duration_moves_only_its_own_member(odd):
-    """The campaign of issue 14: 24 columns of durations, k = 20, d = 1, and one row that turns their type."""
-    rng = np.random.default_rng(14)
-    frame = durations(rng, 120, 24)
-    labels = (rng.random(120) < 0.5).astype(int)
-    coarse = frame.astype("m8[us]") if isinstance(odd, datetime.timedelta) else frame.astype(object)
-    poisoned = pd.concat([coarse, pd.DataFrame([dict.fromkeys(frame, odd)])], ignore_index=True)
-    clean = FiniteAggregationClassifier(k=20, d=1, classes=[0, 1]).fit(frame, labels)
-    attacked = FiniteAggregationClassifier(k=20, d=1, classes=[0, 1]).fit(poisoned, [*labels, 1])
-    reached = int(clean.split_.partitions(clean.split_.samples(poisoned.iloc[[-1]]), 20)[0])
-    changed = np.flatnonzero((clean.subset_digests_ != attacked.subset_digests_).any(axis=1))
-    assert changed.tolist() == [clean.spread_.subsets_of(reached)[0]]
-    moved = (clean.votes(frame).matrix != attacked.votes(frame).matrix).any(axis=0)
-    assert set(np.flatnonzero(moved)) <= set(changed)
-
-
-def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
-    """A writer that meets a duration too long for nanoseconds writes the whole column in microseconds."""
-    rng = np.random.default_rng(15)
-    frame = durations(rng, 80, 3)
-    frame.loc[0, "t1"] = -pd.Timedelta(1500, "ns")
-    labels = np.where(rng.random(80) < 0.5, "a", "b")
-    poison = pd.DataFrame({name: np.array([200_000], "m8[D]").astype("m8[us]") for name in frame})
-    frame.assign(y=labels).to_parquet(tmp_path / "clean.parquet")
-    poisoned = pd.concat([frame.astype("m8[us]"), poison], ignore_index=True).assign(y=[*labels, "a"])
-    poisoned.to_parquet(tmp_path / "poisoned.parquet")
-    schema = tmp_path / "schema.json"
-    columns = '"t0": "number", "t1": "number", "t2": "number", "y": "label"'
-    schema.write_text(f'{{"format": "poisonproof schema 2", "kind": "table", "columns": {{{columns}}}}}')
-    test = tmp_path / "clean.parquet"
-    read = [
-        open_files(tmp_path / name, ReadOptions(schema=schema, test=test, classes=["a", "b"]))
-        for name in ("clean.parquet", "poisoned.parquet")
-    ]
-    hashes = [Split().samples(data.train.X).hashes().tolist() for data in read]
-    assert hashes[1][:-1] == hashes[0]
-    assert Split().samples(frame).hashes().tolist() == hashes[0]

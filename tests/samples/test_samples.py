@@ -61,15 +61,6 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32, np.float64, np.uint8, bool, object])
-def test_dtype_promotion_changes_no_partition(dtype):
-    """Integers stay where they are when one row with a fraction turns the array to float."""
-    whole = RNG.integers(0, 2, (30, 4))
-    clean = partitions(whole.astype(dtype))
-    poisoned = np.vstack([whole, [[0.5, 1, 1, 1]]])
-    assert partitions(poisoned)[:-1] == clean
-
-
 def test_minus_zero_and_nan_patterns_are_one():
     odd = np.array([0xFFF0000000000123], np.uint64).view(np.float64)[0]
     a, b = np.array([[0.0, np.nan]]), np.array([[-0.0, odd]])
@@ -110,37 +101,8 @@ def test_sparse_rows_have_one_form():
     assert partitions(clean, n_features=8) == partitions(sp.hstack([clean, sp.csr_matrix((30, 4))]).tocsr())
 
 
-def test_a_wider_sparse_matrix_is_cut_to_the_declared_width_row_by_row():
-    clean = sp.csr_matrix(np.eye(6))
-    wide = sp.csr_matrix(np.vstack([np.hstack([np.eye(6), np.zeros((6, 3))]), [[1, 0, 0, 0, 0, 0, 0, 9, 0]]]))
-    samples = Split(n_features=6).samples(wide)
-    assert samples.n_features == 6
-    assert samples.key(6) == samples.key(0)
-    assert Split(n_features=6).samples(clean).hashes().tolist() == samples.hashes().tolist()[:6]
-
-
 def test_an_all_number_table_is_split_like_its_array():
     assert partitions(pd.DataFrame(NUMBERS)) == partitions(NUMBERS)
-
-
-def test_one_bad_cell_changes_no_other_row_of_a_table():
-    """A text in a number column turns its dtype to object for every row: nothing else may follow."""
-    clean = to_samples(FRAME)
-    for column, value in (
-        ("age", "unknown"),
-        ("height", "tall"),
-        ("city", 3.5),
-        ("member", "maybe"),
-        ("since", "long ago"),
-    ):
-        poison = FRAME.iloc[[0]].astype({column: object})
-        poison[column] = value
-        poisoned = to_samples(pd.concat([FRAME.astype({column: object}), poison], ignore_index=True))
-        assert poisoned.hashes().tolist()[:-1] == clean.hashes().tolist(), column
-        rows = range(20)
-        assert poisoned.form_of(rows) == clean.form_of(rows), column
-        pd.testing.assert_frame_equal(poisoned.take(rows), clean.take(rows))
-        assert poisoned.form_of([*rows, 40]) != clean.form_of(rows) or column == "city"
 
 
 def test_categories_are_values_and_are_rebuilt_inside_the_subset():
@@ -241,12 +203,6 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
 def test_what_are_not_samples_is_refused_in_one_sentence(X, error, message):
     with pytest.raises(error, match=message):
         to_samples(X)
-
-
-def test_infinity_in_a_table_is_missing_whatever_the_dtype_of_its_column():
-    numbers, objects = (to_samples(pd.DataFrame({"x": [1.0, np.inf]}, dtype=dtype)) for dtype in (float, object))
-    assert numbers.hashes().tolist() == objects.hashes().tolist()
-    assert np.isnan(numbers.take([1])["x"][0])
 
 
 @pytest.mark.parametrize(
