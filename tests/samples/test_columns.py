@@ -182,7 +182,9 @@ def test_equal_rows_are_ordered_by_label_alone():
 
 def test_texts_that_write_numbers_are_told():
     def looks(cells, categorical=False):
-        return Column.read("a", cells, lambda cell: (cell, False), categorical=categorical).texts_like_numbers()
+        return Column.read(
+            "a", np.arange(len(cells)), cells, lambda cell: (cell, False), categorical=categorical
+        ).texts_like_numbers()
 
     assert looks(["1", "2", "x", None, 3.0])
     assert not looks(["1", "x"])

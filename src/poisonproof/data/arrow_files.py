@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from poisonproof.data.dataset import ReadReport
 from poisonproof.data.files import MOST_BYTES, Body, Opens, check_size, decoded, is_utf_8
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
+from poisonproof.data.tables import RawBatch, checked_names
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.cells import drop_missing, floor_microseconds, number_cell, text_of, text_of_microseconds
+from poisonproof.samples.cells import floor_microseconds, text_of, text_of_microseconds
+from poisonproof.samples.columns import MISSING, RawCells, Typed
 
 ROWS_PER_BATCH = 1 << 15
 BYTES_PER_CELL = 8
@@ -100,7 +101,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-class ArrowCells:
+class ArrowCells(RawCells):
     """A column of an Arrow batch, typed from the file on: its cells as numbers and as texts, without writing them out.
 
     A cell is what its text would be (`text_of`), so a schema reads Parquet exactly as it reads CSV;
@@ -110,57 +111,34 @@ class ArrowCells:
     def __init__(self, column: Any, name: str, not_utf_8: Callable[[int], None]) -> None:
         import pyarrow as pa
 
-        kind = column.type
-        self.texts = column if pa.types.is_dictionary(kind) and _is_text(pa, kind.value_type) else None
-        self.column = column.dictionary_decode() if pa.types.is_dictionary(kind) and self.texts is None else column
+        self.texts_once = pa.types.is_dictionary(column.type) and _is_text(pa, column.type.value_type)
+        decode = pa.types.is_dictionary(column.type) and not self.texts_once
+        self.column = column.dictionary_decode() if decode else column
         self.name, self.not_utf_8 = name, not_utf_8
-
-    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Numbers as they are, texts as they are read; whatever a schema calls missing is so by its text."""
-        import pyarrow as pa
-
-        typed = self._typed()
-        if typed is None:
-            places, texts = self.different()
-            decimal = decimal if self.texts is not None or _is_text(pa, self.column.type) else "."  # written by us
-            read = [number_cell(text, missing, decimal) for text in texts]
-            values = np.array([np.nan if number is None else number for number, _ in read], np.float64)
-            return values[places], np.array([odd for _, odd in read], np.bool_)[places]
-        values, gaps = typed
-        numbers = values.astype(np.float64) + 0.0
-        numbers[gaps] = np.nan
-        drop_missing(numbers, missing, lambda row: self._written(values[row]))
-        return numbers, gaps if "" not in missing else np.zeros(len(gaps), np.bool_)
 
     def part(self, start: int, stop: int) -> ArrowCells:
         """Some of these cells."""
-        column = self.column if self.texts is None else self.texts
-        return ArrowCells(column.slice(start, stop - start), self.name, self.not_utf_8)
+        return ArrowCells(self.column.slice(start, stop - start), self.name, self.not_utf_8)
 
-    def written(self) -> list[str]:
-        """The text of every cell."""
-        places, texts = self.different()
-        return [texts[place] for place in places.tolist()]
-
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Each different text once."""
-        places, texts = self.different()
-        return vocabulary.codes(texts)[places]
+    def typed(self) -> Typed | None:
+        """The numbers of a column of numbers, booleans or times."""
+        if (held := self._held()) is None:
+            return None
+        values, gaps = held
+        return np.where(gaps, np.nan, values.astype(np.float64) + 0.0), lambda row: self._text(values[row])
 
     def holds_numbers(self, rows: int) -> bool | None:
         """Whether there are numbers among so many cells, of a type that holds nothing else; None of another type."""
         import pyarrow as pa
 
-        typed = None if pa.types.is_boolean(self.column.type) else self._typed()
-        return None if typed is None else not typed[1][:rows].all()
+        held = None if pa.types.is_boolean(self.column.type) else self._held()
+        return None if held is None else not held[1][:rows].all()
 
-    def _typed(self) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+    def _held(self) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         """Whole numbers or float64 and which are missing, of a column whose type holds nothing else."""
         import pyarrow as pa
 
         kind, column = self.column.type, self.column
-        if self.texts is not None:
-            return None
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             counts = whole_times(pa, column)
             if counts is None:
@@ -178,26 +156,27 @@ class ArrowCells:
         """The place of each cell among different texts."""
         import pyarrow as pa
 
-        kind, typed = self.column.type, None if self.texts is not None else self._typed()
-        if typed is not None:
-            values, places = np.unique(typed[0], return_inverse=True)
-            texts = [self._written(value) for value in values.tolist()]
-            return np.where(typed[1], len(texts), places), [*texts, ""]
-        if self.texts is None and not _is_text(pa, kind):
-            return np.arange(len(self.column)), self._one_by_one(pa)
+        kind, held = self.column.type, self._held()
+        if held is not None:
+            values, places = np.unique(held[0], return_inverse=True)
+            return np.where(held[1], MISSING, places), [self._text(value) for value in values.tolist()]
+        if not (self.texts_once or _is_text(pa, kind)):
+            unit = unit_of(pa, kind)
+            cells = (self.column if unit is None else _counts(pa, self.column)).to_pylist()
+            if unit is not None:
+                cells = [None if count is None else floor_microseconds(count, unit) for count in cells]
+            return np.arange(len(cells)), ["" if cell is None else self._text(cell) for cell in cells]
         # Bytes that are not UTF-8 must not cost more than their own cell.
-        encoded = self.column.cast(pa.large_binary()).dictionary_encode() if self.texts is None else self.texts
+        encoded = self.column if self.texts_once else self.column.cast(pa.large_binary()).dictionary_encode()
         bodies = encoded.dictionary.cast(pa.large_binary()).to_pylist()
-        places = encoded.indices.cast(pa.int64()).fill_null(len(bodies)).to_numpy(zero_copy_only=False)
-        texts = []
+        places = encoded.indices.cast(pa.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False)
         for place, body in enumerate(bodies):
-            texts.append("" if body is None else decoded(body))
             if body is not None and not is_utf_8(body):
                 self.not_utf_8(int((places == place).sum()))
-        return places, [*texts, ""]
+        return places, ["" if body is None else decoded(body) for body in bodies]
 
-    def _written(self, value: Any) -> str:
-        """The text of a cell, by its number in a typed column: its value, or its microseconds."""
+    def _text(self, value: Any) -> str:
+        """The text of a cell, by its value, or by its number in a typed column: its microseconds, if it is a time."""
         import pyarrow as pa
 
         kind = self.column.type
@@ -205,12 +184,6 @@ class ArrowCells:
             of_day, duration = pa.types.is_time(kind), pa.types.is_duration(kind)
             return text_of_microseconds(int(value), "time" if of_day else "duration" if duration else "date")
         return text_of(bool(value) if pa.types.is_boolean(kind) else value, f"Column '{self.name}'")
-
-    def _one_by_one(self, pa: Any) -> list[str]:
-        if unit := unit_of(pa, self.column.type):
-            counts = _counts(pa, self.column).to_pylist()
-            return ["" if count is None else self._written(floor_microseconds(count, unit)) for count in counts]
-        return [text_of(value, f"Column '{self.name}'") for value in self.column.to_pylist()]
 
 
 def _is_text(pa: Any, kind: Any) -> bool:

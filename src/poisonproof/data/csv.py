@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from poisonproof.data.dataset import LEFT_OUT, SPANS_LINES, ReadReport
 from poisonproof.data.files import Opens, decoded, is_utf_8, opened
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
+from poisonproof.data.tables import RawBatch, checked_names
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import number_in
+from poisonproof.samples.columns import RawCells
 from poisonproof.samples.schema import check_delimiter
 
 BLOCK = 1 << 20
@@ -153,7 +154,7 @@ class CsvTable:
                 )
 
 
-class TextCells:
+class TextCells(RawCells):
     """A column of texts that stand in a buffer of bytes, from and up to these places."""
 
     def __init__(self, text: bytes, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> None:
@@ -162,7 +163,7 @@ class TextCells:
     def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Decimal numbers of few digits off the bytes, all others text by text."""
         if decimal != "." or any(number_in(word) is not None for word in missing):
-            places, texts = self._different(self.starts, self.ends)
+            places, texts = self.different()
             read, not_read = numbers_in(texts, missing, decimal)
             return read[places], not_read[places]
         from poisonproof.data.csv_kernels import EMPTY, OTHER, read_numbers
@@ -176,10 +177,9 @@ class TextCells:
             values[rest], odd[rest] = read[places], not_read[places]
         return values + 0.0, odd
 
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
+    def different(self) -> tuple[NDArray[np.int64], list[str]]:
         """Each different text once, in the order in which they come."""
-        places, texts = self._different(self.starts, self.ends)
-        return vocabulary.codes(texts)[places]
+        return self._different(self.starts, self.ends)
 
     def part(self, start: int, stop: int) -> TextCells:
         """Some of these cells."""
@@ -188,9 +188,6 @@ class TextCells:
     def written(self) -> list[str]:
         """The text of every cell."""
         return self._texts(self.starts, self.ends)
-
-    def holds_numbers(self, rows: int) -> None:
-        """Texts have no type."""
 
     def _texts(self, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> list[str]:
         return [decoded(self.text[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

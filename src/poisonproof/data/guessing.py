@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.dataset import ReadReport
-from poisonproof.data.tables import RawBatch, TableReader, Vocabulary
+from poisonproof.data.tables import RawBatch, TableReader
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import number_in
@@ -163,9 +163,8 @@ class _Poll:
         smallest: dict[str, dict[int, str]] = {name: {} for name in names}
         for units, batch in self._batches(names) if names else ():
             for name, column in batch.columns.items():
-                vocabulary = Vocabulary(UNKNOWN)
-                codes = column.codes(vocabulary)[: len(units)]
-                cells = list(vocabulary.cells)
+                codes, cells = column.texts(UNKNOWN)
+                codes = codes[: len(units)]
                 here = (codes >= 0) & (units >= 0)
                 codes, who = codes[here], units[here]
                 wordy = np.array([len(cell.split()) >= WORDS_OF_A_TEXT for cell in cells], np.bool_)
@@ -200,8 +199,8 @@ class _Poll:
 
     def _contributors(self, batch: RawBatch) -> NDArray[np.int64]:
         assert self.group is not None
-        vocabulary = Vocabulary(UNKNOWN)
-        codes, cells = batch.columns[self.group].codes(vocabulary), label_cells(vocabulary.cells)
+        codes, ids = batch.columns[self.group].texts(UNKNOWN)
+        cells = label_cells(ids)
         known = [self.contributors.setdefault((type(cell), cell), len(self.contributors)) for cell in cells]
         return np.array([*known, -1], np.int64)[codes]
 

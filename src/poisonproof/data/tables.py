@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,78 +20,10 @@ from poisonproof.data.dataset import LabelledSamples, ReadReport
 from poisonproof.data.files import Opens
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.cells import number_cell, text_cell
-from poisonproof.samples.columns import Column, finite_numbers
+from poisonproof.samples.cells import text_cell
+from poisonproof.samples.columns import MISSING, Column, ObjectCells, RawCells, finite_numbers
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 from poisonproof.samples.schema import FEATURES, TableSchema
-
-ABSENT = -1
-
-
-class Vocabulary(dict[str, int]):
-    """Texts as they stand in a file → codes of the different ones, blanks around them aside; -1 if missing."""
-
-    def __init__(self, missing: frozenset[str]) -> None:
-        super().__init__()
-        self.missing = missing
-        self.cells: dict[str, int] = {}
-
-    def __missing__(self, text: str) -> int:
-        cell = text.strip()
-        code = ABSENT if cell in self.missing else self.cells.setdefault(cell, len(self.cells))
-        self[text] = code
-        return code
-
-    def codes(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """Codes of these texts, in their order."""
-        return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
-
-
-class RawCells(Protocol):
-    """The cells of one column, as a file has them."""
-
-    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Numbers, NaN where a cell is none; and which of these are not missing but something else."""
-
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Codes of the texts that the cells are."""
-
-    def holds_numbers(self, rows: int) -> bool | None:
-        """Whether there are numbers among so many cells, of a type that holds nothing else; None of another type."""
-
-    def part(self, start: int, stop: int) -> RawCells:
-        """The cells from and up to a row."""
-
-    def written(self) -> list[str]:
-        """The text of every cell."""
-
-
-class ObjectCells:
-    """Cells that are Python objects, each read by itself."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self.values = values
-
-    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Each by itself."""
-        read = [number_cell(value, missing, decimal) for value in self.values]
-        return np.array([np.nan if n is None else n for n, _ in read]), np.array([odd for _, odd in read], np.bool_)
-
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Each by itself; what is no cell of a table is missing."""
-        texts = [text_cell(value, vocabulary.missing)[0] for value in self.values]
-        return np.array([ABSENT if text is None else vocabulary[text] for text in texts], np.int32)
-
-    def holds_numbers(self, rows: int) -> None:
-        """Objects may be anything."""
-
-    def part(self, start: int, stop: int) -> ObjectCells:
-        """Some of these cells."""
-        return ObjectCells(self.values[start:stop])
-
-    def written(self) -> list[str]:
-        """The text of every cell."""
-        return [text_cell(value, frozenset())[0] or "" for value in self.values]
 
 
 class RawBatch(NamedTuple):
@@ -216,16 +149,13 @@ def _read(
     stay, keys = np.ones(len(numbers), np.bool_), dict[str, NDArray[np.object_]]()
     for what, name in (("label", schema.label), ("contributor", schema.group)) if labelled else ():
         if name is not None:
-            vocabulary = Vocabulary(missing)
-            codes = raw.columns[name].codes(vocabulary)
+            codes, cells = raw.columns[name].texts(missing)
             absent = np.flatnonzero(stay & (codes < 0))
             if len(absent):
                 report.add(file, f"row.no-{what}", int(numbers[absent[0]]), len(absent))
             stay &= codes >= 0
-            texts = np.empty(len(vocabulary.cells) + 1, object)
-            texts[:-1] = list(vocabulary.cells)
-            keys[what] = texts[codes]
-    columns = []
+            keys[what] = np.array([*cells, None], object)[codes]
+    columns, read = [], partial(text_cell, missing=missing)
     for name, role in schema.columns:
         if role == "number":
             values, odd = raw.columns[name].numbers(missing, schema.decimal)
@@ -233,26 +163,17 @@ def _read(
                 report.add(file, "cell.not-a-number", int(numbers[places[0]]), len(places), name)
             columns.append(Column.of_numbers(name, finite_numbers(values[stay])))
         elif role in FEATURES:
-            vocabulary = Vocabulary(missing)
-            columns.append(_coded(name, raw.columns[name].codes(vocabulary)[stay], vocabulary, role == "category"))
+            places, different = raw.columns[name].different()
+            columns.append(Column.read(name, places[stay], different, read, categorical=role == "category"))
     labels, groups = (keys[what][stay] if what in keys else None for what in ("label", "contributor"))
     return LabelledSamples(samples_of(schema, columns), labels, groups, numbers[stay].tolist())
-
-
-def _coded(name: str, codes: NDArray[np.int32], vocabulary: Vocabulary, categorical: bool) -> Column:
-    """A column of texts, with those different cells that occur in it: others are of rows that were left out."""
-    cells = list(vocabulary.cells)
-    held = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(cells)))
-    places = np.full(len(cells) + 1, ABSENT, np.int32)
-    places[held] = np.arange(len(held))
-    return Column.of_codes(name, places[codes], [cells[at] for at in held], categorical=categorical)
 
 
 def samples_of(schema: TableSchema, columns: Sequence[Column]) -> Samples:
     """By the schema alone: numbers as an array, one text alone as a text, anything else as a table."""
     if schema.only_texts:
         cells = columns[0].values
-        cells[columns[0].codes == ABSENT] = ""
+        cells[columns[0].codes == MISSING] = ""
         return TextSamples(cells)
     if schema.named(*FEATURES) == schema.named("number"):
         return NumberSamples(np.column_stack([column.values for column in columns]))

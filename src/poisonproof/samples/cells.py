@@ -218,7 +218,7 @@ def number_cell(value: Any, missing: frozenset[str], decimal: str = ".") -> tupl
 def text_cell(value: Any, missing: frozenset[str]) -> tuple[str | None, bool]:
     """A cell of a column of categories or texts, by any entry point, likewise."""
     try:
-        text = text_of(value, "a table").strip()
+        text = (valid_text(value) if type(value) is str else text_of(value, "a table")).strip()
     except (TypeError, ValueError):
         return None, True
     return (None if text in missing else text), False

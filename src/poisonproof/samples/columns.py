@@ -9,7 +9,8 @@ Arrays less a few rows: what stays is copied in long stretches, not row by row.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import lt
@@ -18,14 +19,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.cells import cell_codes, cell_key, order_of_cell
+from poisonproof.samples.cells import cell_codes, cell_key, drop_missing, number_cell, order_of_cell, text_cell
 
 Reader = Callable[[Any], tuple[float | str | None, bool]]
 """A value as a canonical cell, and whether it is missing because it could not be read."""
+Typed = tuple[NDArray[np.float64], Callable[[int], str]]
+"""The numbers of a column whose type holds nothing else, NaN where missing, and the text of the cell in a row."""
 
-# Only these are read once for all equal ones: of other types, equal values need not be the same cell (moments of an
-# hour that is repeated in autumn).
-_READ_ONCE = (str, int, float, bool)
 MISSING = -1
 NUMBER, OBJECT = "number", "object"
 
@@ -43,6 +43,87 @@ def finite_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same, with infinity as missing, in place."""
     values[np.isinf(values)] = np.nan
     return canonical_numbers(values)
+
+
+def occurring(codes: NDArray[Any], n_codes: int) -> NDArray[np.int64]:
+    """Which of so many codes there are, in increasing order; -1 is none."""
+    codes = codes[codes >= 0]
+    return np.unique(codes) if len(codes) < n_codes else np.flatnonzero(np.bincount(codes, minlength=n_codes))
+
+
+class RawCells(ABC):
+    """The cells of one column as a file or a frame has them: what they are as numbers and as texts, by one rule."""
+
+    @abstractmethod
+    def different(self) -> tuple[NDArray[Any], Sequence[Any]]:
+        """The place of each cell among different values, -1 where missing."""
+
+    @abstractmethod
+    def part(self, start: int, stop: int) -> RawCells:
+        """The cells from and up to a row."""
+
+    def typed(self) -> Typed | None:
+        """What there is to say of a column whose type holds numbers or times and nothing else."""
+        return None
+
+    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Numbers, NaN where a cell is none; and which of these are not missing but something else.
+
+        Decimal commas are a matter of texts.
+        """
+        if (typed := self.typed()) is not None:
+            numbers, text_at = typed
+            odd = np.isnan(numbers) if "" not in missing else np.zeros(len(numbers), np.bool_)
+            drop_missing(numbers, missing, text_at)
+            return numbers, odd
+        places, values = self.different()
+        read = [number_cell(value, missing, decimal) for value in (*values, "")]
+        numbers = np.array([np.nan if number is None else number for number, _ in read], np.float64)
+        return numbers[places], np.array([odd for _, odd in read], np.bool_)[places]
+
+    def texts(self, missing: frozenset[str]) -> tuple[NDArray[np.int32], list[str]]:
+        """Codes of the different texts that the cells are, blanks around them aside, and these; -1 where missing."""
+        places, values = self.different()
+        known: dict[str, int] = {}
+        absent = [""] if (places < 0).any() else []
+        cells = (text_cell(value, missing)[0] for value in (*values, *absent))
+        codes = [MISSING if cell is None else known.setdefault(cell, len(known)) for cell in cells]
+        return np.array([*codes, MISSING][: len(values) + 1], np.int32)[places], list(known)
+
+    def written(self) -> list[str]:
+        """The text of every cell."""
+        places, values = self.different()
+        texts = [value if isinstance(value, str) else text_cell(value, frozenset())[0] or "" for value in values]
+        return [texts[place] if place >= 0 else "" for place in places.tolist()]
+
+    def holds_numbers(self, rows: int) -> bool | None:
+        """Whether there are numbers among so many cells, of a type that holds nothing else; None of another type."""
+        return None
+
+
+class ObjectCells(RawCells):
+    """Cells that are Python objects, each read by itself."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+    def different(self) -> tuple[NDArray[Any], Sequence[Any]]:
+        """Equal texts and numbers of one type once: of other types, equal values need not be the same cell (moments of
+        an hour that is repeated in autumn)."""
+        known: dict[Any, int] = {}
+        places, values = np.empty(len(self.values), np.int64), list[Any]()
+        for row, value in enumerate(self.values):
+            kind = value.__class__
+            mark = value if kind is str else (kind, value) if kind in (int, float, bool) else None
+            place = len(values) if mark is None else known.setdefault(mark, len(values))
+            if place == len(values):
+                values.append(value)
+            places[row] = place
+        return places, values
+
+    def part(self, start: int, stop: int) -> ObjectCells:
+        """Some of these cells."""
+        return ObjectCells(self.values[start:stop])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,24 +233,18 @@ class Column:
         return cls(name, None, places[codes], ordered, categorical, n_unreadable=n_unreadable)
 
     @classmethod
-    def read(cls, name: Any, values: Iterable[Any], read: Reader, *, categorical: bool) -> Self:
-        """Of values that are read one by one; equal texts and numbers of one type once."""
+    def read(
+        cls, name: Any, places: NDArray[Any], values: Sequence[Any], read: Reader, *, categorical: bool = False
+    ) -> Self:
+        """Of the places of cells among different values, -1 for None; a value that no cell has is not read."""
         cells: dict[float | str, int] = {}
-        known: dict[Any, tuple[int, bool]] = {}
-        codes, n_unreadable = [], 0
-        for value in values:
-            kind = value.__class__
-            mark = value if kind is str else (kind, value) if kind in _READ_ONCE else None
-            code = known.get(mark) if mark is not None else None
-            if code is None:
-                cell, odd = read(value)
-                code = (MISSING if cell is None else cells.setdefault(cell, len(cells)), odd)
-                if mark is not None:
-                    known[mark] = code
-            codes.append(code[0])
-            n_unreadable += code[1]
-        taken = np.array(codes, np.int32)
-        return cls.of_codes(name, taken, list(cells), categorical=categorical, n_unreadable=n_unreadable)
+        codes, odd = np.full(len(values) + 1, MISSING, np.int32), np.zeros(len(values) + 1, np.bool_)
+        for at in [*occurring(places, len(values)).tolist(), *([-1] if (places < 0).any() else [])]:
+            cell, odd[at] = read(None if at < 0 else values[at])
+            if cell is not None:
+                codes[at] = cells.setdefault(cell, len(cells))
+        n_unreadable = int(odd[places].sum())
+        return cls.of_codes(name, codes[places], list(cells), categorical=categorical, n_unreadable=n_unreadable)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -222,9 +297,7 @@ class Column:
         codes = self.codes[rows]
         if not self.categorical:
             return OBJECT if (codes >= self.cells.first_text).any() else NUMBER
-        present = np.bincount(codes[codes >= 0], minlength=len(self.cells)) if len(self.cells) <= len(codes) else None
-        held = np.unique(codes[codes >= 0]) if present is None else np.flatnonzero(present)
-        return tuple(self.cells.values[held])
+        return tuple(self.cells.values[occurring(codes, len(self.cells))])
 
     def as_numbers(self, rows: Any = slice(None)) -> NDArray[np.float64]:
         """The cells that are numbers; NaN for others."""

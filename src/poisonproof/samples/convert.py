@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import drop_missing, number_cell, number_in, text_cell, text_of, valid_text
-from poisonproof.samples.columns import Column, canonical_numbers
-from poisonproof.samples.frames import as_frame, columns_of, is_frame, numbers_of, python_values, read_column, times_of
+from poisonproof.samples.columns import Column, RawCells, canonical_numbers
+from poisonproof.samples.frames import SeriesCells, as_frame, columns_of, is_frame
 from poisonproof.samples.kinds import (
     NumberSamples,
     Samples,
@@ -373,16 +374,13 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
             f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
         )
     missing = frozenset(schema.missing)
-    columns = (_read_column(name, roles[name], X[name], missing, schema.decimal) for name in wanted)
+    columns = (_read_column(name, roles[name], SeriesCells(X[name]), missing, schema.decimal) for name in wanted)
     return TableSamples(tuple(columns), len(X))
 
 
-def _read_column(name: str, role: str, series: Any, missing: frozenset[str], decimal: str) -> Column:
-    if role != "number":
-        return read_column(name, series, lambda value: text_cell(value, missing), categorical=role == "category")
-    for typed in (numbers_of(series), times_of(series)):
-        if typed is not None:
-            drop_missing(typed, missing, lambda row: text_of(python_values(series.iloc[row : row + 1]).iloc[0], name))
-            return Column.of_numbers(name, typed)
-    column = read_column(name, series, lambda value: number_cell(value, missing, decimal), categorical=False)
-    return Column.of_numbers(name, column.as_numbers(), n_unreadable=column.n_unreadable)
+def _read_column(name: str, role: str, cells: RawCells, missing: frozenset[str], decimal: str) -> Column:
+    if role == "number":
+        numbers, odd = cells.numbers(missing, decimal)
+        return Column.of_numbers(name, numbers, n_unreadable=int(odd.sum()))
+    read = partial(text_cell, missing=missing)
+    return Column.read(name, *cells.different(), read, categorical=role == "category")

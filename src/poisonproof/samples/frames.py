@@ -14,6 +14,7 @@ gives; `tests/samples/test_columns.py` holds the two against each other.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.cells import canonical_cell, floor_microseconds, text_of, whole_microseconds
-from poisonproof.samples.columns import MISSING, Column, Reader, finite_numbers
+from poisonproof.samples.columns import Column, ObjectCells, RawCells, Typed, finite_numbers, occurring
 
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
@@ -159,12 +160,9 @@ def _times(pa: Any, column: Any) -> NDArray[Any]:
     return np.asarray(counts).view(f"{kind}[{column.type.unit}]")
 
 
-FEW = 64  # rows
-
-
 def columns_of(X: Any) -> tuple[Column, ...]:
     """The columns of a frame."""
-    return tuple(_column_of_values(name, series) for name, series in X.items())
+    return tuple(_column_of_values(name, SeriesCells(series)) for name, series in X.items())
 
 
 def numbers_of(series: Any) -> NDArray[np.float64] | None:
@@ -194,47 +192,58 @@ def times_of(series: Any) -> NDArray[np.float64] | None:
     return whole_microseconds(series.to_numpy())
 
 
-def read_column(name: Any, series: Any, read: Reader, *, categorical: bool) -> Column:
-    """A column whose values are read one by one; each category, and each text of a column of texts, once."""
-    import pandas as pd
+class SeriesCells(RawCells):
+    """The cells of a column of pandas."""
 
-    if isinstance(series.dtype, pd.CategoricalDtype):
+    def __init__(self, series: Any) -> None:
+        self.series = series
+
+    def typed(self) -> Typed | None:
+        """The numbers of a column of numbers, moments or durations."""
+        for typed in (numbers_of(self.series), times_of(self.series)):
+            if typed is not None:
+                return typed, lambda row: text_of(python_values(self.series.iloc[row : row + 1]).iloc[0], "a table")
+        return None
+
+    @property
+    def categorical(self) -> bool:
+        """Whether the column was declared so."""
+        import pandas as pd
+
+        return isinstance(self.series.dtype, pd.CategoricalDtype)
+
+    def different(self) -> tuple[NDArray[Any], Sequence[Any]]:
+        """Each category, and each text of a column of texts, once."""
+        import pandas as pd
+
+        series = self.series
+        if isinstance(series.dtype, pd.StringDtype):
+            codes, values = pd.factorize(series)
+            return codes, list(python_values(pd.Series(values)))
+        if not self.categorical:
+            return ObjectCells(python_values(series).tolist()).different()
         codes, categories = np.asarray(series.array.codes), series.dtype.categories
-        plain = categories.dtype == object or isinstance(categories.dtype, pd.StringDtype)
-        if plain and len(codes) < min(FEW, len(categories)):  # taken from a frame, whose categories they have
-            held = np.unique(codes[codes >= 0])
-            codes = np.where(codes >= 0, np.searchsorted(held, codes), MISSING)
-            different = [categories[at] for at in held]
-        elif plain:
-            different = categories.tolist()
-        else:
-            values = pd.Categorical.from_codes(np.arange(len(categories)), dtype=series.dtype)
-            different = list(python_values(pd.Series(values)))
-    elif isinstance(series.dtype, pd.StringDtype):
-        codes, values = pd.factorize(series)
-        different = list(python_values(pd.Series(values)))
-    else:
-        return Column.read(name, python_values(series), read, categorical=categorical)
-    once = Column.read(name, different, read, categorical=categorical)
-    assert once.codes is not None
-    n_unreadable = 0
-    if once.n_unreadable:
-        odd = np.array([read(value)[1] for value in different], np.bool_)
-        n_unreadable = int(odd[codes[codes >= 0]].sum())
-    places = np.append(once.codes, np.int32(MISSING))
-    return Column(name, None, places[codes], once.cells, categorical, n_unreadable=n_unreadable)
+        if categories.dtype == object or isinstance(categories.dtype, pd.StringDtype):
+            if len(codes) >= len(categories):
+                return codes, categories.tolist()
+            held = occurring(codes, len(categories))  # of a frame that few rows were taken from
+            return np.where(codes < 0, -1, np.searchsorted(held, codes)), [categories[at] for at in held]
+        values = pd.Categorical.from_codes(np.arange(len(categories)), dtype=series.dtype)
+        return codes, list(python_values(pd.Series(values)))
+
+    def part(self, start: int, stop: int) -> SeriesCells:
+        """Some of these cells."""
+        return SeriesCells(self.series.iloc[start:stop])
 
 
-def _column_of_values(name: Any, series: Any) -> Column:
-    import pandas as pd
-
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        return read_column(name, series, _category, categorical=True)
-    if (numbers := numbers_of(series)) is not None:
+def _column_of_values(name: Any, cells: SeriesCells) -> Column:
+    if cells.categorical:
+        return Column.read(name, *cells.different(), _category, categorical=True)
+    if (numbers := numbers_of(cells.series)) is not None:
         return Column.of_numbers(name, numbers)
-    if (times := times_of(series)) is not None:
+    if (times := times_of(cells.series)) is not None:
         return Column.of_numbers(name, times, numeric=False)
-    return read_column(name, series, _cell, categorical=False)
+    return Column.read(name, *cells.different(), _cell)
 
 
 def _cell(value: Any) -> tuple[float | str | None, bool]:

@@ -34,10 +34,11 @@ from poisonproof.data.files import Body
 from poisonproof.data.images import BadImageError, pixels
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import RowStream, in_place
-from poisonproof.data.tables import ObjectCells, RawBatch, read_table
+from poisonproof.data.tables import RawBatch, read_table
 from poisonproof.display import shown_lines
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.runs.answers import Question, SavedRun
+from poisonproof.samples.columns import ObjectCells
 from poisonproof.samples.labels import label_cell
 from poisonproof.samples.schema import FEATURES, ArraySchema, ImageSchema, Schema, SparseSchema, TableSchema
 
