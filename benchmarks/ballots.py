@@ -161,12 +161,12 @@ def measured(work: Callable[[], Any]) -> tuple[Any, float]:
 
 def best(work: Callable[[], Any]) -> tuple[float, float]:
     """The least wall and CPU milliseconds of several calls."""
-    walls, costs = [], []
+    elapsed, costs = [], []
     for _ in range(REPEATED):
         started = time.perf_counter()
         costs.append(measured(work)[1] * 1e3)
-        walls.append((time.perf_counter() - started) * 1e3)
-    return min(walls), min(costs)
+        elapsed.append((time.perf_counter() - started) * 1e3)
+    return min(elapsed), min(costs)
 
 
 def report(what: str, value: str) -> None:
@@ -234,8 +234,8 @@ def million() -> None:
     voters, test = random_voters(1_000_000, 256), asked(100, 256)
     limit = int(np.quantile(voters.lengths[:1000], 0.5)) * 2
     count_cells(random_voters(1000, 256), np.zeros(1000, np.int64), 10, test, limit)
-    walls, costs = zip(*(_timed(voters, test, limit) for _ in range(3)), strict=True)
-    cost = f"{min(walls) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
+    elapsed, costs = zip(*(_timed(voters, test, limit) for _ in range(3)), strict=True)
+    cost = f"{min(elapsed) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
     report("a million voters of 256 numbers, ballots, batch of 100", cost)
     nearest_voters(random_voters(1000, 256), test, 200)  # compile
     few = Described(test.rows[:16], test.lengths[:16], test.readable[:16])

@@ -312,7 +312,7 @@ def updates(rows: int) -> dict[str, float]:
     return figures
 
 
-FILE_DOORS = {"csv": (), "parquet": (), "csv, --max-memory": ("--max-memory", "2GB")}
+FILE_FORMATS = {"csv": (), "parquet": (), "csv, --max-memory": ("--max-memory", "2GB")}
 
 
 def file_updates(rows: int) -> dict[str, float]:
@@ -322,22 +322,22 @@ def file_updates(rows: int) -> dict[str, float]:
     the same process, after a small run and its update. Last the file with a row deleted, which has to be read whole.
     """
     figures = {}
-    for door, more in FILE_DOORS.items():
-        kind = door.partition(",")[0]
+    for form, more in FILE_FORMATS.items():
+        kind = form.partition(",")[0]
         path = written(rows, kind)
         options = ["--label", "label", "--learner", "table", "--k", "50", "--d", "16", "--n-jobs", "1", *more]
         with tempfile.TemporaryDirectory() as folder:
             base, run = [sys.executable, "-m", "poisonproof"], f"{folder}/run"
             spent = _spent([*base, "run", str(path), *options, "--out", run])
             updates = [_spent([*base, "update", run, "--remove", row, "--n-jobs", "1"]) for row in ("5", "77")]
-            figures |= {f"{door}: run s": spent, f"{door}: update s": min(updates)}
-            figures[f"{door}: times"] = spent / min(updates)
+            figures |= {f"{form}: run s": spent, f"{form}: update s": min(updates)}
+            figures[f"{form}: times"] = spent / min(updates)
             started = [sys.executable, __file__, "--started", folder, str(path), str(written(1000, kind)), *options]
             done = subprocess.run(started, check=True, capture_output=True, text=True)
             for name, seconds_ in json.loads(done.stdout.splitlines()[-1]).items():
-                figures[f"{door}, started before: {name} s"] = seconds_
-            run_s, update_s = (figures[f"{door}, started before: {name} s"] for name in ("run", "update"))
-            figures[f"{door}, started before: times"] = run_s / update_s
+                figures[f"{form}, started before: {name} s"] = seconds_
+            run_s, update_s = (figures[f"{form}, started before: {name} s"] for name in ("run", "update"))
+            figures[f"{form}, started before: times"] = run_s / update_s
     return figures
 
 
@@ -392,7 +392,9 @@ GOALS = {
         for k, d in ((20, 1), (50, 16))
     },
     **{
-        f"update-file: {door}{started}: times": "from 25" for door in FILE_DOORS for started in ("", ", started before")
+        f"update-file: {form}{started}: times": "from 25"
+        for form in FILE_FORMATS
+        for started in ("", ", started before")
     },
 }
 """What must hold: at most so much, or from so much on."""

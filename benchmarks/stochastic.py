@@ -29,7 +29,7 @@ K = 50
 
 
 def campaign(cases: int) -> None:
-    sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / room) for room in ("helpers", "certificates")]
+    sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("helpers", "certificates")]
     from test_stochastic_certificates import campaign as run
 
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Blocks of ballots: the certificate against its slow twin and against an attacker who tries everything."""
+"""Blocks of ballots: the certificate against its slow reference and against an attacker who tries everything."""
 
 from __future__ import annotations
 

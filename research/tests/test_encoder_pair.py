@@ -48,7 +48,7 @@ def test_no_batch_order_or_thread_changes_a_row(pair, images, rows, size, monkey
 
 
 def test_together_is_as_one_by_one(pair, images):
-    """The slow twin: the way of every other encoder, a sample after the other."""
+    """The slow reference: the way of every other encoder, a sample after the other."""
     samples = pair.read(images[0][:12])
     assert np.array_equal(pair._rows(samples), Encoder._rows(pair, samples))
 

@@ -24,7 +24,7 @@ def distance_to_piece(point, start, stop):
 
 
 def test_a_stroke_is_what_lies_near_its_line():
-    """Slow twin: the distance of every pixel from every straight stroke."""
+    """Slow reference: the distance of every pixel from every straight stroke."""
     strokes = [[(-0.4, -0.9), (0.5, -0.7)], [(0.5, -0.7), (-0.1, 0.95)]]
     (image,) = drawn_digits(strokes, 1, 3, **STILL, pens=(1.2, 1.2))
     pieces = [np.array(stroke) * HALF + (SIDE - 1) / 2 for stroke in strokes]
@@ -65,7 +65,7 @@ def test_drawn_digits_look_like_digits():
 
 
 def test_the_metric_is_its_formula():
-    """Slow twin: covariances by numpy, roots of matrices by scipy."""
+    """Slow reference: covariances by numpy, roots of matrices by scipy."""
     features = replace(PLAIN, orientations=4, grid=4)
     hand = Hand(count=15)
     metric = hand.metric(lambda images: features(images)[:, 0], features.scale)

@@ -49,7 +49,7 @@ def test_no_batch_order_or_thread_changes_a_row(encoder, size, monkeypatch):
 
 
 def test_together_is_as_one_by_one(encoder):
-    """The slow twin: the way of every other encoder, a sample after the other."""
+    """The slow reference: the way of every other encoder, a sample after the other."""
     X, _ = colours(12)
     assert np.array_equal(encoder._rows(encoder.read(X)), Encoder._rows(encoder, encoder.read(X)))
 

@@ -31,12 +31,12 @@ def costs_of(g, labels, votes, n_classes, feeding, balance=0.0):
                 said = votes[i : i + 1]
                 weighted_member_costs(rows, nothing, labels[own], n_classes, balance, said, costs[:, i])
                 weighted = (g[i, own].tolist(), labels[own].tolist(), n_classes, int(votes[i]))
-                twins = [weighted_member_cost(*weighted, c, balance) for c in range(n_classes)]
-                assert costs[0, i].tolist() == twins
+                references = [weighted_member_cost(*weighted, c, balance) for c in range(n_classes)]
+                assert costs[0, i].tolist() == references
                 continue
             member_costs(rows, nothing, labels[own], scores, np.zeros_like(scores), votes[i : i + 1], costs[:, i])
-            twins = [member_cost(g[i, own], labels[own], scores[:, 0], votes[i], c) for c in range(n_classes)]
-            assert costs[0, i].tolist() == twins
+            references = [member_cost(g[i, own], labels[own], scores[:, 0], votes[i], c) for c in range(n_classes)]
+            assert costs[0, i].tolist() == references
     return costs
 
 
@@ -146,7 +146,7 @@ def test_the_rounding_margin_covers_what_base_classifiers_compute(digits, balanc
 
 @pytest.mark.parametrize("balance", [0.0, 0.7])
 def test_what_is_inside_follows_from_plain_linear_algebra(digits, balance):
-    """The slow twin: an inverse from every unit vector, in double precision; the bounds never fall below its own."""
+    """An inverse from every unit vector, in double precision; the bounds never fall below its own."""
     own = np.random.default_rng(4).choice(len(digits.train), 150, replace=False)
     pool = clone(LEARNER).set_params(balance=balance).share(digits.train.X)
     kernel = pool.kernel_columns(pool.test_features(digits.test.X[:30]))

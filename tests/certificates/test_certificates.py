@@ -29,16 +29,16 @@ from poisonproof.system.files import open_arrays, write_arrays
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 
 
-def with_twin(matrix, spread, n_classes, unseen=False):
+def with_reference(matrix, spread, n_classes, unseen=False):
     votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
     table = spread.as_table()
     rows = [[int(v) for v in row] for row in np.asarray(matrix)]
     return certify(votes), [theorem_2(row, table, n_classes, unseen) for row in rows]
 
 
-def assert_twins(certificate, twins):
+def assert_references(certificate, references):
     for name in ARRAYS:
-        assert getattr(certificate, name).tolist() == [twin[name] for twin in twins], name
+        assert getattr(certificate, name).tolist() == [reference[name] for reference in references], name
 
 
 def test_one_rival_is_the_worst_an_attacker_can_do_and_no_radius_is_broken():
@@ -104,7 +104,7 @@ def ensembles(draw):
 @given(ensembles())
 def test_kernel_is_theorem_2_word_for_word(ensemble):
     """Ties, classes without votes, unanimous votes, 2 to 300 classes, fractional k, tables."""
-    assert_twins(*with_twin(*ensemble))
+    assert_references(*with_reference(*ensemble))
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 1), (3, 1), (2, 63), (2, 64), (2, 127), (2, 128), (3, 200), (1.5, 256)])
@@ -115,8 +115,8 @@ def test_kernel_is_theorem_2_for_large_spreads(k, d, n_classes):
     n = int(k * d)
     spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
     matrix = np.array([random_votes(rng, n, n_classes), np.full(n, 1), np.arange(n) % n_classes])
-    assert_twins(*with_twin(matrix, spread, n_classes))
-    assert_twins(*with_twin(matrix, Spread.from_table(spread.as_table()[::-1]), n_classes, unseen=True))
+    assert_references(*with_reference(matrix, spread, n_classes))
+    assert_references(*with_reference(matrix, Spread.from_table(spread.as_table()[::-1]), n_classes, unseen=True))
 
 
 def test_kernel_is_theorem_2_at_realistic_scale():
@@ -130,8 +130,8 @@ def test_kernel_is_theorem_2_at_realistic_scale():
         [0.3, 0.3, 0.3, *[0.1 / 7] * 7],
     ]
     matrix = np.array([rng.choice(10, spread.n_subsets, p=share) for share in shares for _ in range(5)])
-    certificate, twins = with_twin(matrix, spread, 10)
-    assert_twins(certificate, twins)
+    certificate, references = with_reference(matrix, spread, 10)
+    assert_references(certificate, references)
     assert certificate.radius.max() > 10
 
 
@@ -139,7 +139,7 @@ def test_blocks_wrap_correctly_beyond_the_kernels_block_size():
     rng = np.random.default_rng(6)
     spread = Spread.paper(3000, 5)
     matrix = rng.choice(4, (2, spread.n_subsets), p=[0.1, 0.6, 0.2, 0.1])
-    assert_twins(*with_twin(matrix, spread, 3))
+    assert_references(*with_reference(matrix, spread, 3))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])

@@ -40,7 +40,7 @@ def test_the_truth_lies_between_the_bounds_and_time_closes_them(method, cases):
     assert better > cases // 10
 
 
-def test_the_fast_twin_is_the_slow_one():
+def test_the_fast_reference_is_the_slow_one():
     rng = np.random.default_rng(4)
     for _ in range(100):
         matrix, y, spread, n_classes, unseen, size = random_case(rng)
@@ -194,7 +194,7 @@ def test_no_votes_and_no_samples_get_one_sentence():
         certified_accuracy([[0, 1]], [0], 1)
 
 
-def reachable_twin(row, table, n_classes, unseen, within):
+def reachable_reference(row, table, n_classes, unseen, within):
     """Theorem 4, word for word: the largest m such that no m of the reachable Δ_j exceed a margin."""
     p = winner(row, n_classes)
     radii = []
@@ -217,7 +217,7 @@ def test_reachable_partitions_bound_the_attacker_and_no_attack_within_them_break
         radius = certify(votes, reachable=within).radius
         mask = np.isin(np.arange(n), within)
         assert certify(votes, reachable=mask).radius.tolist() == radius.tolist()
-        assert radius.tolist() == [reachable_twin(row, table, n_classes, unseen, within) for row in matrix]
+        assert radius.tolist() == [reachable_reference(row, table, n_classes, unseen, within) for row in matrix]
         assert (radius >= certify(votes).radius).all()
         for row, held in zip(matrix, radius, strict=True):
             for size in range(1, min(held, len(within)) + 1):

@@ -1,4 +1,4 @@
-"""The grouped bound: never below a cover that exists, its slow twin in fractions, and radii nobody can break."""
+"""The grouped bound: never below a cover that exists, its slow reference in fractions, and radii nobody can break."""
 
 from fractions import Fraction
 from functools import partial

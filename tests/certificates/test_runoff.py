@@ -86,9 +86,13 @@ def test_the_kernel_computes_the_formulas():
         cases = [random_case(rng, n, n_classes) for _ in range(10)]
         certificate = certified(cases, spread, n_classes, unseen)
         table = spread.as_table().tolist()
-        twins = [formula(rankings, table, n_classes, unseen) for rankings in cases]
+        references = [formula(rankings, table, n_classes, unseen) for rankings in cases]
         for name in ARRAYS:
-            assert getattr(certificate, name).tolist() == [twin[name] for twin in twins], (name, spread, cases)
+            assert getattr(certificate, name).tolist() == [reference[name] for reference in references], (
+                name,
+                spread,
+                cases,
+            )
         plain = [formula(rankings, table, n_classes, unseen, members=False)["radius"] for rankings in cases]
         assert (certificate.radius >= plain).all()
         raised += int((certificate.radius > plain).sum())

@@ -1,4 +1,4 @@
-"""Majority share, balanced figures and the caution, against twins that count one sample after the other."""
+"""Majority share, balanced figures and the caution, against references that count one sample after the other."""
 
 import json
 from fractions import Fraction

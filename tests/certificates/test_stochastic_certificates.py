@@ -1,4 +1,4 @@
-"""Stochastic certificates: bounds outward, radii as in the slow twins, and never broken where everything is known."""
+"""Stochastic certificates: bounds outward, radii as in slow references, never broken where everything is known."""
 
 from fractions import Fraction
 from math import ceil, comb, floor
@@ -98,7 +98,7 @@ def plain(radii, which="radius"):
     return None if radii.abstained[0] else int(getattr(radii, which)[0])
 
 
-def test_radii_are_those_of_the_slow_twins():
+def test_radii_are_those_of_the_slow_references():
     rng = np.random.default_rng(7)
     seen = set()
     for case in range(600):

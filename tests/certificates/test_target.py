@@ -72,8 +72,8 @@ def test_the_kernel_computes_the_formulas():
         votes = Votes(random_votes_of(rng, n, n_classes, 10), spread, range(n_classes))
         found = certify(votes, target=c, n_jobs=1 + case % 2)
         table = spread.as_table().tolist()
-        twins = [theorem_2_against(row.tolist(), table, n_classes, c) for row in votes.matrix]
-        assert found.radius.tolist() == twins, (spread, votes.matrix, c)
+        references = [theorem_2_against(row.tolist(), table, n_classes, c) for row in votes.matrix]
+        assert found.radius.tolist() == references, (spread, votes.matrix, c)
         counts = votes.counts()
         leads = [counts[t, p] - counts[t, c] - (c < p) if p != c else 0 for t, p in enumerate(found.prediction)]
         assert found.margin.tolist() == leads

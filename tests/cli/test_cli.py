@@ -69,10 +69,10 @@ def test_certify_raw_votes(votes, tmp_path):
         "--json",
     )
     record = json.loads(done.stdout)
-    twins = [theorem_2([int(v) for v in row], spread.as_table(), 4) for row in matrix]
+    references = [theorem_2([int(v) for v in row], spread.as_table(), 4) for row in matrix]
     for name in ("prediction", "runner_up", "margin", "radius"):
-        assert record[name] == [twin[name] for twin in twins]
-    right = [twin["prediction"] == 0 and twin["radius"] >= 1 for twin in twins]
+        assert record[name] == [reference[name] for reference in references]
+    right = [reference["prediction"] == 0 and reference["radius"] >= 1 for reference in references]
     assert record["certified_fraction"][record["attack_size"].index(1)] == pytest.approx(np.mean(right))
     assert done.stderr.count("\n") == 1
     assert "WARNING: all test samples are '0'" in done.stderr

@@ -1,4 +1,4 @@
-"""What a person can mend: one sentence, exit code 2. Else it is our bug: its traceback, where to report it, 1."""
+"""Errors that you can fix: one sentence, exit code 2. Else it is our bug: its traceback, where to report it, 1."""
 
 import subprocess
 import sys

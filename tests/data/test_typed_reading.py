@@ -67,16 +67,16 @@ def odd_parquet(path, seed):
     return table.column_names
 
 
-def assert_same(part, report, twin, faults, schema):
-    assert list(part.names) == twin["rows"]
+def assert_same(part, report, reference, faults, schema):
+    assert list(part.names) == reference["rows"]
     odd = {at.column: count for at, (count, _) in report.found.items() if at.code == "cell.not-a-number"}
-    assert odd == +twin["odd"]
-    assert part.labels.tolist() == twin["columns"][schema.label]
-    assert part.groups.tolist() == twin["columns"][schema.group]
+    assert odd == +reference["odd"]
+    assert part.labels.tolist() == reference["columns"][schema.label]
+    assert part.groups.tolist() == reference["columns"][schema.group]
     for name, role in schema.columns:
         if role in ("label", "group", "ignore"):
             continue
-        expected, column = twin["columns"][name], part.X[name]
+        expected, column = reference["columns"][name], part.X[name]
         if role == "number":
             assert column.to_numpy().tobytes() == np.array(expected, np.float64).tobytes(), name
         else:
@@ -87,11 +87,11 @@ def assert_same(part, report, twin, faults, schema):
             assert count == faults[at.code], at
     expected = pd.DataFrame(
         {
-            name: np.array(twin["columns"][name], np.float64)
+            name: np.array(reference["columns"][name], np.float64)
             if role == "number"
-            else pd.Categorical(twin["columns"][name])
+            else pd.Categorical(reference["columns"][name])
             if role == "category"
-            else pd.Series([np.nan if cell is None else cell for cell in twin["columns"][name]], dtype=object)
+            else pd.Series([np.nan if cell is None else cell for cell in reference["columns"][name]], dtype=object)
             for name, role in schema.columns
             if role in ("number", "category", "text")
         }
@@ -102,13 +102,13 @@ def assert_same(part, report, twin, faults, schema):
 
 def assert_columns_are_those_of_the_frame(part, frame):
     """The reader makes columns of samples by itself; the slow way is by the DataFrame, which anybody could bring."""
-    samples, twin = part.samples, to_samples(frame)
-    assert samples.layout == twin.layout
-    assert digest_of(samples) == digest_of(twin)
-    assert samples.hashes().tobytes() == twin.hashes().tobytes()
-    assert samples.form_of(np.arange(len(samples))) == twin.form_of(np.arange(len(twin)))
-    assert samples.oddities == twin.oddities == ()
-    for ours, theirs in zip(samples.columns, twin.columns, strict=True):
+    samples, reference = part.samples, to_samples(frame)
+    assert samples.layout == reference.layout
+    assert digest_of(samples) == digest_of(reference)
+    assert samples.hashes().tobytes() == reference.hashes().tobytes()
+    assert samples.form_of(np.arange(len(samples))) == reference.form_of(np.arange(len(reference)))
+    assert samples.oddities == reference.oddities == ()
+    for ours, theirs in zip(samples.columns, reference.columns, strict=True):
         assert (ours.name, ours.numeric) == (theirs.name, theirs.numeric)
         assert ours._kept.dtype == theirs._kept.dtype
         assert ours._kept.tobytes() == theirs._kept.tobytes()
@@ -128,8 +128,8 @@ def test_parquet_typed_is_parquet_written_out(tmp_path, seed):
     schema = TableSchema(roles_for(names, rng), MISSING if seed % 2 else WORDS[seed:])
     report, faults = ReadReport(), Counter()
     part = read_table(ParquetTable(path), schema, labelled=True, report=report)
-    twin = slow.read(names, slow.parquet_records(path, faults), schema, faults)
-    assert_same(part, report, twin, faults, schema)
+    reference = slow.read(names, slow.parquet_records(path, faults), schema, faults)
+    assert_same(part, report, reference, faults, schema)
     written = list(slow.records_of(ParquetTable(path), seen := ReadReport()))
     assert written == list(slow.parquet_records(path, again := Counter()))
     assert seen.count("cell.not-utf-8")[0] == again["cell.not-utf-8"]
@@ -149,8 +149,10 @@ def test_csv_by_column_is_csv_by_row(tmp_path, seed, monkeypatch):
     monkeypatch.setattr("poisonproof.data.csv.BLOCK", 150)
     report, faults, table = ReadReport(), Counter(), CsvTable(path, ";")
     part = read_table(table, schema, labelled=True, report=report)
-    twin = slow.read(names, slow.records_of(table, seen := ReadReport()), schema, faults)
-    assert_same(part, report, twin, faults + Counter({at.code: count for at, (count, _) in seen.found.items()}), schema)
+    reference = slow.read(names, slow.records_of(table, seen := ReadReport()), schema, faults)
+    assert_same(
+        part, report, reference, faults + Counter({at.code: count for at, (count, _) in seen.found.items()}), schema
+    )
 
 
 def test_the_same_rows_are_the_same_samples_from_every_file_and_library(tmp_path):

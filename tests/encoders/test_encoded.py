@@ -71,7 +71,7 @@ def test_every_head_is_pure_behind_an_encoder(encoder, data, name):
 
 @pytest.mark.parametrize("name", ["head", "logistic"])
 def test_members_are_the_head_on_embeddings(encoder, data, name):
-    """The slow twin: embed, cut into the subsets of the raw samples, train the head, vote."""
+    """The slow reference: embed, cut into the subsets of the raw samples, train the head, vote."""
     X, y = data
     model = ensemble(encoder, HEADS[name]).fit(X, y)
     votes = model.votes(X[:30]).matrix

@@ -54,8 +54,8 @@ def test_certificate_is_that_of_the_votes_and_the_prediction_its_label():
     certificate = ensemble.certify(X[TEST])
     votes = ensemble.votes(X[TEST])
     table = ensemble.spread_.as_table()
-    twins = [theorem_2([int(v) for v in row], table, 4) for row in votes.matrix]
-    assert certificate.radius.tolist() == [twin["radius"] for twin in twins]
+    references = [theorem_2([int(v) for v in row], table, 4) for row in votes.matrix]
+    assert certificate.radius.tolist() == [reference["radius"] for reference in references]
     assert ensemble.predict(X[TEST]).tolist() == certificate.labels.tolist()
     assert ensemble.score(X[TEST], Y[TEST]) == certificate.evaluate(Y[TEST]).clean_accuracy > 0.8
     shares = ensemble.predict_proba(X[TEST])

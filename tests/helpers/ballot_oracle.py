@@ -1,4 +1,4 @@
-"""Slow, obvious twins of ballots and neighbours, and attackers who try every set of samples they could leave behind.
+"""Slow references of ballots and neighbours, and attackers who try every set of samples they could leave behind.
 
 A world is a list of kinds of samples (place, label): place 0 is x itself. Training data are how many samples there are
 of each kind. With inferred classes label 0 is one that nobody has shown, and it sorts first. Nothing here shares code

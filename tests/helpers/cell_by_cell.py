@@ -1,4 +1,4 @@
-"""The slow twin of columns: a frame read, hashed, written down and fed cell by cell, as it was before columns."""
+"""The slow reference of columns: a frame read, hashed, written down and fed cell by cell, as it was before columns."""
 
 from __future__ import annotations
 

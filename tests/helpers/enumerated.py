@@ -1,4 +1,4 @@
-"""Random ensembles small enough to enumerate: exact probabilities, every attack, and slow twins in fractions.
+"""Random ensembles small enough to enumerate: exact probabilities, every attack, and slow references in fractions.
 
 A training set is a tuple of counts, one per kind of sample; a learner is any function from such a tuple to a
 class code (the number of classes abstains). Nothing here shares code with the certificates.

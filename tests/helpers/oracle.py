@@ -1,4 +1,4 @@
-"""Slow, obvious twins of what the package computes fast, and attackers who try everything.
+"""Slow, obvious references of what the package computes fast, and attackers who try everything.
 
 Nothing here shares code with the kernels.
 """

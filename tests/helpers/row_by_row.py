@@ -1,4 +1,4 @@
-"""The slow twin of reading by column: every row of a table as texts, every cell of it by itself."""
+"""The slow reference of reading by column: every row of a table as texts, every cell of it by itself."""
 
 from __future__ import annotations
 

@@ -284,9 +284,9 @@ def check_cut_case(rng, n, n_classes, unseen, places, spread):
 
     certificate = certified(kept, places)
     radius, p = int(certificate.radius[0]), int(certificate.prediction[0])
-    twin = formula(kept, table, n_classes, unseen, cut=cut if places < n_classes else ())
+    reference = formula(kept, table, n_classes, unseen, cut=cut if places < n_classes else ())
     for name in ("prediction", "runner_up", "margin", "radius"):
-        assert int(getattr(certificate, name)[0]) == twin[name], (name, kept, cut, table)
+        assert int(getattr(certificate, name)[0]) == reference[name], (name, kept, cut, table)
     for rankings in (whole, *completions(kept, cut, n_classes, rng, 3)):
         if elect(rankings, range(n_classes)) != p:
             assert radius == 0, (kept, rankings, table)

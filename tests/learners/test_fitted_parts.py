@@ -1,4 +1,4 @@
-"""Learners that arrive fitted: found wherever the state hides, refused, or named as a premise with a digest."""
+"""Learners that are given fitted: found wherever the state hides, refused, or named as a premise with a digest."""
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -187,7 +187,7 @@ def logarithm(X=None):
 )
 def test_learners_that_a_clone_empties_pass(learner):
     assert fitted_parts(learner) == ()
-    assert "arrived fitted" not in describe(learner)
+    assert "given fitted" not in describe(learner)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -246,7 +246,9 @@ def test_trusted_state_is_a_premise_with_its_digest():
 def test_the_purity_check_names_it():
     report = check_estimator_purity(FrozenEstimator(GaussianNB().fit(X, Y)), X, Y, k=2, d=1)
     assert not report.pure
-    assert "Every base classifier shares what arrived fitted: estimator (FrozenEstimator of GaussianNB)" in str(report)
+    assert "Every base classifier shares what was given fitted: estimator (FrozenEstimator of GaussianNB)" in str(
+        report
+    )
 
 
 def test_ensembles_over_draws_refuse_it_too():
@@ -276,7 +278,7 @@ def test_a_pipeline_in_front_that_arrives_fitted_is_told_of():
     pipe = make_pipeline(
         FrozenEstimator(SCALER), FiniteAggregationClassifier(GaussianNB(), k=3, d=1, classes=range(10))
     )
-    with pytest.warns(PremiseWarning, match="step 'frozenestimator' arrived fitted"):
+    with pytest.warns(PremiseWarning, match="step 'frozenestimator' given fitted"):
         pipe.fit(X, Y)
     with pytest.raises(ValueError, match="arrives fitted"):
         check_pipeline(pipe)

@@ -50,7 +50,7 @@ def schema(folder):
     return folder / "schema.json"
 
 
-# The slow twin: from the cells of the file to radii, in plain Python
+# The slow reference: from the cells of the file to radii, in plain Python
 
 
 def cells_of(path):
@@ -102,19 +102,19 @@ def by_neighbours(x, voters, k=9):
     return p, radius
 
 
-@pytest.mark.parametrize(("method", "twin"), [("ballots", by_ballots), ("neighbours", by_neighbours)])
-def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, method, twin):
-    told = json.loads(command(wine, method, "--json", out=f"twin-{method}").stdout)
-    certificate = Certificate.load(wine / f"twin-{method}" / "certificate.npz")
+@pytest.mark.parametrize(("method", "reference"), [("ballots", by_ballots), ("neighbours", by_neighbours)])
+def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, method, reference):
+    told = json.loads(command(wine, method, "--json", out=f"reference-{method}").stdout)
+    certificate = Certificate.load(wine / f"reference-{method}" / "certificate.npz")
     voters = [(described(row), row["class"]) for row in cells_of(wine / "wine.csv")]
     tests = [described(row) for row in cells_of(wine / "test.csv")]
-    found = [twin(x, voters) for x in tests]
+    found = [reference(x, voters) for x in tests]
     ties = [len({distance(x, z) for z, _ in voters}) < len(voters) for x in tests]
     agree = [
         (label, radius) == pair
         for label, radius, pair in zip(certificate.labels.tolist(), certificate.radius.tolist(), found, strict=True)
     ]
-    if method == "neighbours":  # of samples at one distance the hash decides, which the twin does not know
+    if method == "neighbours":  # of samples at one distance the hash decides, which the reference does not know
         assert np.mean(agree) > 0.6
         assert all(same or tied for same, tied in zip(agree, ties, strict=True))
     else:
@@ -124,11 +124,11 @@ def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, meth
     assert certificate.spread is None
     with pytest.raises(PoisonproofError, match="no base classifiers here, and no spread"):
         certificate.ensemble  # noqa: B018
-    manifest = Manifest.read(wine / f"twin-{method}")
+    manifest = Manifest.read(wine / f"reference-{method}")
     assert manifest.settings.election["map"]["columns"][0] == {"name": "alcohol", "unit": 0.5, "centre": 13.0}
     assert manifest.threat_model["flip the label of a training sample"] == 2
     assert any(str(premise).startswith("map: table") and premise.declared for premise in manifest.premises)
-    page = (wine / f"twin-{method}" / "report.html").read_text()
+    page = (wine / f"reference-{method}" / "report.html").read_text()
     assert certificate.voters in page
     assert "Nothing is trained here" in page
     assert "? %" not in page

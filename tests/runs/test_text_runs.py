@@ -54,7 +54,7 @@ def whole(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(table, tmp_path_factory):
-    """The slow twin: nothing is stacked and no word is shared."""
+    """The slow reference: nothing is stacked and no word is shared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "NAMES", {})
         patch.setattr(shared_texts, "MOST_BYTES", -1)

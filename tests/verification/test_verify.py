@@ -1,4 +1,4 @@
-"""The independent checker: it agrees with slow twins, passes honest runs and catches forgers who recompute digests."""
+"""The independent checker: it agrees with slow references, passes honest runs, catches forgers who recompute digests."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def outcomes(verdict):
     return {check.name: check.outcome for check in verdict.checks}
 
 
-# Arithmetic against the slow twins
+# Arithmetic against the slow references
 
 
 def random_spread(rng):
@@ -91,7 +91,7 @@ def random_votes(rng, n, n_classes):
     return votes.astype(np.uint8)
 
 
-def test_theorem_2_agrees_with_the_slow_twin():
+def test_theorem_2_agrees_with_the_slow_reference():
     rng = np.random.default_rng(1)
     ties = abstentions = tables = 0
     for case in range(600):
@@ -99,10 +99,10 @@ def test_theorem_2_agrees_with_the_slow_twin():
         votes = random_votes(rng, spread.n_subsets, n_classes)
         plain = read_spread(spread.as_dict(), spread.n_subsets, "here")
         assert (plain.digest, plain.k, plain.d) == (spread.digest, spread.k, spread.d)
-        twin = oracle.theorem_2(votes.tolist(), spread.as_table(), n_classes, unseen)
+        reference = oracle.theorem_2(votes.tolist(), spread.as_table(), n_classes, unseen)
         row, counted = theorem_2(votes, plain, n_classes, unseen), leads(votes, n_classes, unseen)
         assert row.prediction == counted.prediction
-        assert {**row._asdict(), "margin": counted.margin, "rivals": None} == {**twin, "rivals": None}
+        assert {**row._asdict(), "margin": counted.margin, "rivals": None} == {**reference, "rivals": None}
         bound = certify(Votes(votes[None], spread, range(n_classes), classes_inferred=unseen), "dpa-bound")
         within = np.flatnonzero(rng.random(spread.n_partitions) < rng.random())
         some = certify(Votes(votes[None], spread, range(n_classes), classes_inferred=unseen), reachable=within)

@@ -55,7 +55,7 @@ class OneSentence(TyperGroup):
     """Commands in which whatever goes wrong is one line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. What its user can mend, and what interrupts it, is one sentence and an exit code."""
+        """Run the command. An error that its user can fix, and what interrupts it, is one sentence and an exit code."""
         try:
             with output.log_as_notes():
                 return super().invoke(ctx)

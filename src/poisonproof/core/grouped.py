@@ -78,13 +78,13 @@ class Groups(NamedTuple):
     """Blocks as kernels take them: partitions and base classifiers are numbered block by block.
 
     Block g is ``starts[g] … starts[g + 1] − 1``; two of its partitions share at least ``overlap[g]`` base classifiers,
-    or ``exactly_one[g]``. Blocks with the same ``twin`` have the same map. The tables hold positions inside a block.
+    or ``exactly_one[g]``. Blocks with the same ``same_map`` have the same map. The tables hold positions inside a block.
     """
 
     starts: NDArray[np.int64]
     overlap: NDArray[np.int64]
     exactly_one: NDArray[np.bool_]
-    twin: NDArray[np.int64]
+    same_map: NDArray[np.int64]
     table: NDArray[np.int64]
     feeding: NDArray[np.int64]
 
@@ -251,8 +251,8 @@ def _share(g: int, weight: NDArray[np.int64], groups: Groups, known: Known) -> N
     """Tell what is known of a block to all blocks with the same map and the same weights."""
     starts = groups.starts
     own = weight[starts[g] : starts[g + 1]]
-    for h in range(len(groups.twin)):
-        if h != g and groups.twin[h] == groups.twin[g]:
+    for h in range(len(groups.same_map)):
+        if h != g and groups.same_map[h] == groups.same_map[g]:
             other = weight[starts[h] : starts[h + 1]]
             same = True
             for i in range(len(own)):

@@ -187,13 +187,13 @@ def tight_tables(spread: Spread) -> TightTables:
     table, n = np.ascontiguousarray(spread.as_table()), spread.n_subsets
     blocks, columns = find_blocks(spread), np.arange(n)
     starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-    twin, origin, block_size = overlap, np.zeros((n, 1), np.int64), n
+    same_map, origin, block_size = overlap, np.zeros((n, 1), np.int64), n
     if blocks is not None:
         columns, starts, overlap, exactly_one = blocks.classifiers, blocks.starts, blocks.overlap, blocks.exactly_one
         table = np.sort(np.argsort(columns)[table[blocks.partitions]], axis=1)
         origin, block_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
         maps = [rows.tobytes() for rows in np.split(table - origin, starts[1:-1])]
-        twin = np.array([maps.index(rows) for rows in maps])
+        same_map = np.array([maps.index(rows) for rows in maps])
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    groups = Groups(starts, overlap, exactly_one, twin, table - origin, feeding - origin)
+    groups = Groups(starts, overlap, exactly_one, same_map, table - origin, feeding - origin)
     return TightTables(columns, (table, feeding, groups), block_size)

@@ -256,7 +256,7 @@ def different_texts(
     firsts: NDArray[np.int64],
     places: NDArray[np.int64],
 ) -> int:
-    """The place of each text among different ones, and the rows where these stand first; a table of 2**n rooms."""
+    """The place of each text among different ones, and the rows where these stand first; a table of 2**n slots."""
     n_different = 0
     mask = np.uint64(len(table) - 1)
     for row in range(len(starts)):

@@ -244,7 +244,7 @@ def _fitted_before(name: str, step: Any) -> list[str]:
         f"step '{path}' ({type(inner).__name__}) was fitted on all training samples"
         for path, inner in learning_steps(name, step)
     ]
-    return learning + [f"step '{name}' arrived fitted, {part}" for part in fitted_parts(step)]
+    return learning + [f"step '{name}' given fitted, {part}" for part in fitted_parts(step)]
 
 
 def _callers() -> Iterator[Any]:
@@ -269,7 +269,7 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
             return [(path, step)]  # it chooses its columns by looking at the data
         inner = [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
     elif is_a(step, "sklearn.frozen", "FrozenEstimator"):
-        return []  # it arrived fitted and learns no more
+        return []  # it was given fitted and learns no more
     else:
         learns = get_tags(step).requires_fit and f"{type(step).__module__}.{type(step).__qualname__}" not in STATELESS
         return [(path, step)] if learns else []

@@ -18,8 +18,15 @@ from poisonproof.core.subsets import Subsets, subset_digests
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import NOTHING_BEFORE, EnsembleClassifier, TrainingData, learner_of, outline, warn
-from poisonproof.learners.inspection import FITTED as ARRIVED
-from poisonproof.learners.inspection import describe, fitted_parts, for_samples, public_map_of, refuse_fitted, words
+from poisonproof.learners.inspection import (
+    FITTED,
+    describe,
+    fitted_parts,
+    for_samples,
+    public_map_of,
+    refuse_fitted,
+    words,
+)
 from poisonproof.premises import Premise, declared_if, restated
 from poisonproof.samples.columns import Column
 from poisonproof.samples.frames import as_frame
@@ -359,7 +366,7 @@ def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split)
     if (encoder := public_map_of(data.learner)) is not None:
         premises[1:1] = encoder.premises
     if parts := fitted_parts(data.learner):
-        premises.append(Premise(ARRIVED, words(parts), declared=True))
+        premises.append(Premise(FITTED, words(parts), declared=True))
     return [*premises, *table_premises(data.samples, split), *data.typed]
 
 

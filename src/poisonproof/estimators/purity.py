@@ -60,7 +60,7 @@ def check_estimator_purity(
 ) -> PurityReport:
     """Retrain base classifiers under changes that must not matter, and say in words what leaked.
 
-    Parts of the estimator that arrive fitted are named. The rows are permuted; a row is added (an
+    Parts of the estimator that are given fitted are named. The rows are permuted; a row is added (an
     ordinary one, an extreme one, one with a label of its own), after which only the d base classifiers
     it reaches may vote otherwise; base classifiers are trained alone instead of in company; the same
     ones are asked twice; test samples come one by one and in reverse; linear algebra gets other numbers
@@ -80,7 +80,7 @@ def check_estimator_purity(
     """
     check = _PurityCheck(estimator, X, read_labels(y).codes, k, d, max_test, seed)
     findings = {
-        "parts that arrive fitted": check.arrived(),
+        "parts that are given fitted": check.given_fitted(),
         "the rows in another order": check.other_order(),
         "the same rows again": check.again(
             "when trained a second time on the same rows (time, a global random state, or a counter?)"
@@ -125,9 +125,9 @@ class _PurityCheck:
         """Base classifiers that voted otherwise than expected."""
         return np.flatnonzero((votes != self.expected).any(axis=0))
 
-    def arrived(self) -> str:
+    def given_fitted(self) -> str:
         parts = fitted_parts(self.estimator)
-        return f"Every base classifier shares what arrived fitted: {words(parts)}." if parts else ""
+        return f"Every base classifier shares what was given fitted: {words(parts)}." if parts else ""
 
     def other_order(self) -> str:
         order = self.rng.permutation(self.n)

@@ -46,10 +46,10 @@ PLAIN = (
 def describe(value: Any) -> str:
     """A text that is equal exactly for equal learners, whatever process they live in.
 
-    Parts that arrive fitted stand at its end, with a digest of their state.
+    Parts that are given fitted stand at its end, with a digest of their state.
     """
     parts = fitted_parts(value) if isinstance(value, BaseEstimator) else ()
-    return _described(value) + (f" [arrived fitted: {words(parts)}]" if parts else "")
+    return _described(value) + (f" [given fitted: {words(parts)}]" if parts else "")
 
 
 def _described(value: Any) -> str:

@@ -26,8 +26,7 @@ from poisonproof.core.spread import Spread
 from poisonproof.core.subsets import DIGEST_BYTES
 from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.learners.inspection import FITTED as ARRIVED
-from poisonproof.learners.inspection import public_map_of, without_cache
+from poisonproof.learners.inspection import FITTED, public_map_of, without_cache
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
@@ -290,7 +289,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         split=Split.from_dict(record["split"]),
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
-    model.trusted_state = any(premise["code"] == ARRIVED for premise in record["premises"])
+    model.trusted_state = any(premise["code"] == FITTED for premise in record["premises"])
     model.spread_, model.split_, model.classes_, model.estimator_ = spread, model.split, classes, model.estimator
     model.classes_inferred_ = record["classes_inferred"]
     model.members_ = engine.load(folder, n_subsets, model.estimator, len(classes), trusted)

@@ -55,7 +55,7 @@ def verify(
     path : path
         A run directory, or a certificate (.npz).
     votes : path, optional
-        The votes (.npy) of a loose certificate.
+        The votes (.npy) of a certificate without its run.
     data : Dataset, optional
         The data: digests, split and clean accuracy are then computed again.
     groups : sequence, optional
@@ -166,7 +166,8 @@ def _check_arguments(path: Path, votes: str | Path | None, sample: int | None, r
         raise FileNotFoundError(f"{path} is neither a run directory nor a certificate.")
     if path.is_dir() and votes is not None:
         raise PoisonproofError(
-            f"{path} is a run and holds its own votes; votes= is for a loose certificate.", code="verify.votes"
+            f"{path} is a run and holds its own votes; votes= is for a certificate without its run.",
+            code="verify.votes",
         )
     if votes is not None and not Path(votes).exists():
         raise FileNotFoundError(f"{votes}: No such file.")

@@ -416,7 +416,7 @@ class EnsembleChecks(VoterChecks):
         """Spread, split and learner; a pilot may have chosen the spread, and a reader the learner, who says why."""
         settings, recipe = self.files.settings, (self.files.manifest or {}).get("recipe") or {}
         split, learner, spread = settings["split"], settings["learner"], self.spread
-        _, arrived, parts = learner.partition(" [arrived fitted: ")
+        _, arrived, parts = learner.partition(" [given fitted: ")
         expected: Premises = {
             "spread": ({"k": spread.k, "d": spread.d, "digest": spread.digest}, stated.get("spread", (None, None))[1]),
             "split": ({name: split[name] for name in ("kind", "dtype", "hash_labels")}, True),

@@ -98,7 +98,7 @@ FIELDS: Table = {
     "premises": {
         "premises": (*PREMISES, "spread", "split", "learner"),
         REACHABLE: ("reachable-partitions",),
-        "what the parts of the learner that arrived fitted were fitted on": ("parts-given-fitted",),
+        "what the parts of the learner that were given fitted were fitted on": ("parts-given-fitted",),
         "encoder": ("encoder", "width-of-the-map"),
     },
 }

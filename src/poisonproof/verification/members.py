@@ -215,7 +215,7 @@ class SavedEnsemble:
         chance = detection(n, len(chosen), "base classifiers")
         words = f"{len(chosen)} of {n} base classifiers, drawn at random and trained again, vote as stated to the bit"
         if fitted_parts(self.learner):
-            words += " (with a part of the learner that arrived fitted: what it was fitted on is the maker's word)"
+            words += " (with a part of the learner that was given fitted: what it was fitted on is the maker's word)"
         return Finding(f"{words}; {chance.words}.", {"base_classifiers": chosen, **chance.details})
 
     def check_encoder(self) -> str:

@@ -1,7 +1,7 @@
 """Looking for proofs of radii: thresholds, dual vectors, trees, and bounds for spreads that overlap by design.
 
 Nothing here needs to be believed: `theorem.proves` and the machine-checked checker refuse a wrong proof, and it costs a
-radius its proof. Groups are a twin of what that checker computes (proofs/Groups.v).
+radius its proof. Groups follow what that checker computes (proofs/Groups.v).
 """
 
 from __future__ import annotations
