@@ -1,4 +1,4 @@
-"""The independent checker: it agrees with slow references, passes honest runs, catches forgers who recompute digests."""
+"""The independent checker agrees with slow references, passes honest runs and catches forgers who recompute digests."""
 
 import hashlib
 import json
