@@ -74,9 +74,9 @@ def test_the_command_attacks_a_table_and_its_contributors(tmp_path):
 
 def test_features_are_known_by_content_not_by_its_hash():
     rng = np.random.default_rng(0)
-    poison, twin = np.array(colliding_rows())
-    clean = np.insert(rng.normal(size=(29, len(twin))), 7, twin, axis=0)
-    assert xxhash.xxh64_intdigest(poison.tobytes()) == xxhash.xxh64_intdigest(twin.tobytes())
+    poison, other = np.array(colliding_rows())
+    clean = np.insert(rng.normal(size=(29, len(other))), 7, other, axis=0)
+    assert xxhash.xxh64_intdigest(poison.tobytes()) == xxhash.xxh64_intdigest(other.tobytes())
     X, y = np.vstack([poison, clean]), np.r_[0, rng.integers(0, 2, 30)]
     model = BallotClassifier(VectorFeatures(scale=16.0), near=1.0, classes=[0, 1], scale=16.0)
     fitted = model.fit(X, y)

@@ -185,8 +185,8 @@ def search_every_lead(spread, n_blocks, nodes, by_subset):
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
     weight = by_subset[blocks.classifiers]
     known = Known(*np.empty((2, n + n_blocks), np.int64))
-    twin = np.zeros(n_blocks, np.int64)
-    groups = Groups(blocks.starts, blocks.overlap, blocks.exactly_one, twin, table - origin, feeding - origin)
+    same_map = np.zeros(n_blocks, np.int64)
+    groups = Groups(blocks.starts, blocks.overlap, blocks.exactly_one, same_map, table - origin, feeding - origin)
     bound_blocks(n, weight, groups, known)
     scratch = [*np.empty((2, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
     whole = Covering(weight, weight[table].sum(axis=1), table, feeding, *scratch)
@@ -222,8 +222,10 @@ def bounds_of(weight, spread, picks):
     blocks, table = in_order(spread)
     known = Known(*np.full((2, spread.n_subsets + len(blocks.overlap)), -1))
     inside = table - np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
-    twin = np.arange(len(blocks.overlap))
-    bound_blocks(picks, weight, Groups(blocks.starts, blocks.overlap, blocks.exactly_one, twin, inside, inside), known)
+    same_map = np.arange(len(blocks.overlap))
+    bound_blocks(
+        picks, weight, Groups(blocks.starts, blocks.overlap, blocks.exactly_one, same_map, inside, inside), known
+    )
     return [line_of(known.bounds, blocks.starts, g).tolist() for g in range(len(blocks.overlap))]
 
 

@@ -78,7 +78,7 @@ class Groups(NamedTuple):
     """Blocks as kernels take them: partitions and base classifiers are numbered block by block.
 
     Block g is ``starts[g] … starts[g + 1] − 1``; two of its partitions share at least ``overlap[g]`` base classifiers,
-    or ``exactly_one[g]``. Blocks with the same ``same_map`` have the same map. The tables hold positions inside a block.
+    or ``exactly_one[g]``. Blocks of equal ``same_map`` have one map. The tables hold positions inside a block.
     """
 
     starts: NDArray[np.int64]
