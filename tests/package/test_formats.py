@@ -1,4 +1,4 @@
-"""Nobody has to guess what an older file means: files of another format are refused in one sentence."""
+"""Files of another format are refused in one sentence, and a command that is gone says where it went."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from command_line import poisonproof
 from poisonproof import BallotClassifier, Certificate, FiniteAggregationClassifier, Votes
 from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.cli.main import REMOVED
 from poisonproof.core.certificate import TargetCertificate
 from poisonproof.errors import install_command, missing_extra
 from poisonproof.runs.manifest import Manifest
@@ -55,6 +56,13 @@ def test_a_run_folder_of_0_2_is_refused_by_commands(tmp_path, command, status):
     rest = ["new.csv"] if command == "predict" else []
     sentence = " ".join(poisonproof(command, tmp_path, *rest, code=status).stderr.split())
     assert "is of format 'poisonproof run 3'" in sentence
+    check_sentence(sentence)
+
+
+@pytest.mark.parametrize("command", REMOVED)
+def test_a_removed_command_says_where_it_went(command):
+    sentence = " ".join(poisonproof(command, "x", "--y", code=2).stderr.split())
+    assert f"There is no `poisonproof {command}` any more." in sentence
     check_sentence(sentence)
 
 

@@ -30,6 +30,15 @@ OUR_MISTAKE = (
     "output of `poisonproof doctor` (CONTRIBUTING.md says where, SECURITY.md if a radius may be wrong)."
 )
 GOES_ON = "What was finished is kept, and the same command goes on from there."
+REMOVED = {  # commands that there were, and where their work is done now
+    "accuracy": "`poisonproof certify VOTES --shared` bounds the accuracy left under one attack on all test samples.",
+    "paper": "In a checkout `python -m research.paper` makes the paper's tables and figures.",
+    "plot": "`report.html` in a run's folder draws its curve; in a checkout `python -m research.paper` draws several.",
+    "spread": "In Python `Spread.suggest(k, d)` lists designed spreads; a run takes one as `--spread plane:4,12`.",
+    "table": "`poisonproof run --json` prints the figures of a run; in a checkout `python -m research.paper` those of several.",
+    "train": "`poisonproof run` trains, votes and certifies; an interrupted run goes on with the same command.",
+    "vote": "`poisonproof predict RUN NEW --votes --out NAME` saves votes on new samples.",
+}
 
 
 def load(name: str) -> TyperCommand:
@@ -108,6 +117,9 @@ class Commands(OneSentence):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the words name; the nearest is said where there is none."""
+        if args[0] in REMOVED:
+            sentence = f"There is no `poisonproof {args[0]}` any more. {REMOVED[args[0]]}"
+            raise PoisonproofError(sentence, code="command.removed")
         registry.help_of("commands", args[0])
         return super().resolve_command(ctx, args)
 
