@@ -114,7 +114,7 @@ def run(
     """Split, train, vote and certify; write a run directory with report.html.
 
     With `--method ballots` or `--method neighbours` nothing is trained: the training samples themselves vote, through a
-    fixed map, and one poison is one voice.
+    fixed map, and one poison is one vote.
 
     Prints the certified fraction at a range of attack sizes, as a share of test samples and as the mean over classes
     (balanced), and the accuracy of the same learner trained undefended on all data, and of a strong one (gradient
