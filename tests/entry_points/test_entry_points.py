@@ -1,6 +1,6 @@
 """The matrix of entry points: whatever odd row comes in, it reaches its own base classifiers and nobody else.
 
-A share of the cases; benchmarks/entry_points.py goes through all of them.
+A share of the cases; benchmarks/odd_rows.py goes through all of them.
 """
 
 import csv

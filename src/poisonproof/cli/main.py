@@ -35,7 +35,7 @@ REMOVED = {  # commands that there were, and where their work is done now
     "paper": "In a checkout `python -m research.paper` makes the paper's tables and figures.",
     "plot": "`report.html` in a run's folder draws its curve; in a checkout `python -m research.paper` draws several.",
     "spread": "In Python `Spread.suggest(k, d)` lists designed spreads; a run takes one as `--spread plane:4,12`.",
-    "table": "`poisonproof run --json` prints a run's figures; in a checkout `python -m research.paper` those of several.",
+    "table": "`poisonproof run --json` prints a run's figures; in a checkout `python -m research.paper` makes tables.",
     "train": "`poisonproof run` trains, votes and certifies; an interrupted run goes on with the same command.",
     "vote": "`poisonproof predict RUN NEW --votes --out NAME` saves votes on new samples.",
 }
