@@ -418,8 +418,8 @@ def test_the_kernel_counts_few_and_many_alike(n_classes, d):
         arrays = [np.empty(len(votes), np.int64) for _ in range(4)]
         small = np.empty(0, np.min_scalar_type(2 * d))
         certify_rows(votes, spread.arrays, n_classes, inferred, small, *arrays)
-        for kernel, twin in zip(arrays, plain, strict=True):
-            assert kernel.tolist() == twin.tolist()
+        for kernel, reference in zip(arrays, plain, strict=True):
+            assert kernel.tolist() == reference.tolist()
 
 
 def test_no_test_samples():

@@ -252,7 +252,7 @@ def test_run_off_without_rankings_is_refused_and_its_certificate_is_saved(tmp_pa
 
 
 def test_no_radius_is_broken_however_the_rankings_go_on():
-    """300 cases, every set of partitions, n ≤ 14; the twin computes the same formulas."""
+    """300 cases, every set of partitions, n ≤ 14; the reference computes the same formulas."""
     rng = np.random.default_rng(0)
     kept = lost = 0
     for case in range(300):

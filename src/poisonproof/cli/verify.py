@@ -119,7 +119,7 @@ class Named:
         return named if named.digests() == stated else None
 
     def _read(self, path: Path) -> Dataset:
-        """Of a run, read as the run read it; of a loose certificate, by name."""
+        """Of a run, read as the run read it; of a certificate without its run, by name."""
         from poisonproof.data.reading import load
         from poisonproof.runs.recipe import reopen
 
@@ -183,7 +183,9 @@ def _refuse_odd_files(path: Path) -> None:
 def verify(
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
     named: Named,
-    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
+    votes: Annotated[
+        Path | None, typer.Option("--votes", help="The votes (.npy) of a certificate without its run.")
+    ] = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -418,7 +420,7 @@ def gate(
         bool,
         typer.Option(
             "--require-verified",
-            help="Voters must have been heard: base classifiers asked or trained again, samples counted again.",
+            help="Voters must have answered: base classifiers asked or trained again, samples counted again.",
         ),
     ] = False,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
