@@ -64,13 +64,13 @@ from poisonproof.learners import logistic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.stochastic.classifiers import Draws
-from poisonproof.training import members as asking
+from poisonproof.training import members
 
 
 def constants() -> dict[str, Any]:
     """What no small case would show: batches of 512 are one batch here."""
     return {
-        "rows asked at a time": asking.BATCH,
+        "rows asked at a time": members.BATCH,
         "sums side by side": logistic.LANES,
         "grid of the dual": tight.GRID,
         "seed of the paper's spread": PAPER_SEED,

@@ -8,7 +8,7 @@ import pytest
 import golden
 from poisonproof.core import certify as methods
 from poisonproof.core.subsets import Subsets
-from poisonproof.training import members as asking
+from poisonproof.training import members
 
 RECORDED = json.loads(golden.VALUES.read_text(encoding="utf-8"))
 
@@ -28,7 +28,7 @@ def test_the_case_is_as_recorded(name):
 
 
 def test_a_changed_constant_is_noticed(monkeypatch):
-    monkeypatch.setattr(asking, "BATCH", 500)
+    monkeypatch.setattr(members, "BATCH", 500)
     assert golden.differences(["constants"], RECORDED)[0] == ["constants: rows asked at a time"]
 
 
