@@ -57,6 +57,12 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+def test_files_that_the_architecture_names_exist():
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
+    assert len(named) > 50
+    assert [name for name in named if not (ROOT / "src" / "poisonproof" / name).exists()] == []
+
+
 def test_api_is_what_all_names():
     import poisonproof
 
