@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
-from poisonproof.display import shown
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -56,6 +54,8 @@ class Premise:
         return f"{self.code.replace('-', ' ')}: {self.text} ({ORIGINS[self.declared]})"
 
     def __str__(self) -> str:
+        from poisonproof.display import shown  # only texts need it
+
         return shown(self.words)
 
 

@@ -18,7 +18,6 @@ from poisonproof import __version__
 from poisonproof.core.split import Split, Threat
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import labels_from_json, labels_to_json
-from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
@@ -221,6 +220,8 @@ class Kept:
         ]
 
     def __str__(self) -> str:
+        from poisonproof.display import shown
+
         return "\n".join(map(shown, self._lines() + [f"Premise: {premise}" for premise in self.premises]))
 
     def _repr_html_(self) -> str:
