@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import shutil
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -32,7 +31,7 @@ from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.premises import Premise, to_records
+from poisonproof.premises import to_records
 from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.report import write_report
@@ -340,10 +339,6 @@ def exchange(array, one, other, axis=1):
     array[...] = np.take(array, places, axis)
 
 
-def fewer_rows(votes):
-    return {"matrix": np.array(votes.matrix)[:-5], "rankings": np.array(votes.rankings)[:-5]}
-
-
 def more_rows(votes):
     best = np.argsort(-votes.counts().max(axis=1), kind="stable")[:10]
     rows = np.concatenate([np.arange(votes.n_test), best])
@@ -412,10 +407,6 @@ def beyond(matrix):
     return matrix
 
 
-def abstaining(ranked):
-    ranked[4, 3] = 10
-
-
 def rankings_alone(change):
     """Rankings changed in their file and in the blocks, while the votes stay."""
 
@@ -428,34 +419,8 @@ def rankings_alone(change):
     return forge
 
 
-def lower_places(ranked):
-    ranked[..., [1, 2]] = ranked[..., [2, 1]]
-
-
 def other_first_place(ranked):
     ranked[2, 5, [0, 1]] = ranked[2, 5, [1, 0]]
-
-
-unnamed_rankings = record("votes.json", lambda said: said.pop("rankings"))
-block_of_other_votes = archive(BLOCK, lambda held, said: other_first_place(held["votes"]))
-block_of_other_samples = archive(BLOCK, lambda held, said: said.update(first_sample=1))
-block_with_a_failure = archive(BLOCK, lambda held, said: said.update(failures={"3": "ValueError: made up"}))
-
-
-def reversed_codes(kept):
-    return [replace(member, codes=member.codes[::-1].copy()) for member in kept]
-
-
-def exchanged_places(kept):
-    return [replace(kept[1], index=0), replace(kept[0], index=1), *kept[2:]]
-
-
-def exchanged_members(kept):
-    return [kept[1], kept[0], *kept[2:]]
-
-
-def constant_member(kept):
-    return [replace(kept[0], model=None, fallback=3), *kept[1:]]
 
 
 def members_of_another_run(kept):
@@ -485,10 +450,6 @@ def relabelled_and_kept_learner(folder):
     model(lambda record: record.update(subset_digests=digests.tobytes().hex()))(folder)
 
 
-def unnamed_members(folder):
-    shutil.copy(folder / "models" / "members-00000.skops", folder / "models" / "members-00009.skops")
-
-
 def pooled_file(name, change):
     """One of the mapped files of pooled base classifiers, changed, with the digest that the pool states of it."""
 
@@ -506,18 +467,6 @@ def pooled_codes(pool, about):
     starts = np.concatenate(([0], np.cumsum(pool["n_codes"].astype(np.int64))))
     for start, stop in pairwise(starts):
         pool["codes"][start:stop] = pool["codes"][start:stop][::-1].copy()
-
-
-def one_premise_more(votes):
-    return {"premises": [*votes.premises, Premise("blessing", "by the maker", declared=True)]}
-
-
-def one_premise_less(votes):
-    return {"premises": [given for given in votes.premises if given.code != "learner"]}
-
-
-def schema_of_the_manifest(manifest):
-    manifest["settings"]["schema"]["classes"] = ["no", "yes", "maybe"]
 
 
 def schema_everywhere(folder):
@@ -545,10 +494,6 @@ with_contributors = in_turn(
         lambda said: said["origin"]["dataset"].update(OTHER_CONTRIBUTORS),
     ),
 )
-
-
-def one_more_right(manifest):
-    manifest["clean_accuracy"] = (round(manifest["clean_accuracy"] * 40) + 1) / 40
 
 
 def beside(name, text):
@@ -605,14 +550,6 @@ def counts(change, *, recertify=False):
     return forge
 
 
-def one_more_near(held, said):
-    held["near"][3, int(held["near"][3].argmin())] += 1
-
-
-def no_copy_is_near(held, said):
-    held["self_near"][:] = False
-
-
 def another_runner_up(held):
     held["runner_up"][0] = next(c for c in range(10) if c not in (held["runner_up"][0], held["prediction"][0]))
 
@@ -658,10 +595,6 @@ def samples_are_read(**changes):
     return of_samples(
         lambda said: said["split"].update(changes), lambda there: there["settings"]["split"].update(changes)
     )
-
-
-def both_arrays(of_counts, of_certificate):
-    return in_turn(counts(of_counts), arrays(of_certificate))
 
 
 def reworded_map(folder):

@@ -28,6 +28,7 @@ ROUNDS = 40
 FLOOD = 10
 ROWS_PER_CONTRIBUTOR = 12
 TRIGGER_SHARE = 0.05
+NOBODY = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,19 @@ class AttackContext:
             weight[table[best]] = 0
         return chosen
 
+    def rows_of(self, label: Any) -> NDArray[np.int64]:
+        """The training samples of a label."""
+        return np.flatnonzero([one == label for one in self.labels])
+
+    def owners(self, rows: NDArray[np.int64]) -> tuple[Any, ...] | None:
+        """The contributors of these training samples, if there are any."""
+        return None if self.groups is None else tuple(self.groups[row] for row in rows)
+
+    @property
+    def flood(self) -> int:
+        """Ten times as many samples as a partition usually holds."""
+        return FLOOD * max(1, len(self.labels) // self.n_partitions)
+
     def nearest(self, target: int, rows: NDArray[np.int64]) -> int:
         """Of these training samples the one most like the target, or any where likeness is not defined."""
         if not self.dense or len(rows) == 1:
@@ -125,7 +139,7 @@ class AttackContext:
             rows = np.flatnonzero(self.partition == j)
             if len(rows) == 0:
                 continue
-            friends = np.array([row for row in rows if self.labels[row] == label], np.int64)
+            friends = np.intersect1d(rows, self.rows_of(label))
             best = self.nearest(target, friends if len(friends) else rows)
             if self.groups is None:
                 units.append(np.array([best]))
@@ -208,14 +222,18 @@ def remove(context: AttackContext, target: int, size: int) -> Poison | None:
 
 def insert(context: AttackContext, target: int, size: int) -> Poison | None:
     """Add the target itself, all but unchanged, under the rival's label, where it counts most."""
-    return _inserted(context, target, size, _one(context.targets, target))
+    return _inserted(context, target, size, take_rows(context.targets, [target]))
 
 
 def flip(context: AttackContext, target: int, size: int) -> Poison | None:
     """Give the samples that hold the prediction the rival's label."""
     cost = context.split.cost("label_flip")
     units = context.supporters(target, size // cost)
-    return _rewritten(context, units, context.rival(target), cost) if units else None
+    if not units:
+        return None
+    rows = np.concatenate(units)
+    labels = (context.rival(target),) * len(rows)
+    return Poison(cost * len(units), rows, take_rows(context.X, rows), labels, context.owners(rows))
 
 
 def modify(context: AttackContext, target: int, size: int) -> Poison | None:
@@ -224,20 +242,17 @@ def modify(context: AttackContext, target: int, size: int) -> Poison | None:
     units = context.supporters(target, size // cost)
     if not units:
         return None
+    rows = np.concatenate(units)
     if context.groups is not None:
-        rows = np.concatenate(units)
-        owners = tuple(context.groups[row] for row in rows)
-        added = context._variants(_one(context.targets, target), len(rows), 0)
-        return Poison(len(units), rows, added, (context.rival(target),) * len(rows), owners)
-    landed = _inserted(context, target, len(units), _one(context.targets, target))
-    if landed is None:
-        return None
-    return Poison(cost * len(units), np.concatenate(units), landed.added, landed.labels)
+        added = context._variants(take_rows(context.targets, [target]), len(rows), 0)
+        return Poison(len(units), rows, added, (context.rival(target),) * len(rows), context.owners(rows))
+    landed = insert(context, target, len(units))
+    return None if landed is None else Poison(cost * len(units), rows, landed.added, landed.labels)
 
 
 def collide(context: AttackContext, target: int, size: int) -> Poison | None:
     """Samples of the rival's class pulled over to the target until they nearly collide with it."""
-    rows = np.flatnonzero([label == context.rival(target) for label in context.labels])
+    rows = context.rows_of(context.rival(target))
     if not context.dense or len(rows) == 0:
         return None
     base = context.X[[context.nearest(target, rows)]]
@@ -249,18 +264,15 @@ def collide(context: AttackContext, target: int, size: int) -> Poison | None:
 
 def backdoor(context: AttackContext, target: int, size: int) -> Poison | None:
     """Training samples that carry a trigger, under the rival's label; meant for targets that carry it too."""
-    if not context.dense:
+    rows = np.setdiff1d(np.arange(len(context.labels)), context.rows_of(context.rival(target)))
+    if not context.dense or len(rows) == 0:
         return None
-    rows = np.flatnonzero([label != context.rival(target) for label in context.labels])
-    if len(rows) == 0:
-        return None
-    base = with_trigger(context.X[[int(context.rng.choice(rows))]])
-    return _inserted(context, target, size, base)
+    return _inserted(context, target, size, with_trigger(context.X[[int(context.rng.choice(rows))]]))
 
 
 def degenerate(context: AttackContext, target: int, size: int) -> Poison | None:
     """Rows that break careless learners: all zero, constant, or as large as numbers get; an empty or endless text."""
-    base: Any = _one(context.X, 0)
+    base: Any = take_rows(context.X, [0])
     choice = int(context.rng.integers(3))
     if is_frame(base):
         base = base.copy()
@@ -283,27 +295,25 @@ def degenerate(context: AttackContext, target: int, size: int) -> Poison | None:
 
 def duplicates(context: AttackContext, target: int, size: int) -> Poison | None:
     """One rival sample over and over: ten times as many copies as a partition holds, all in one partition."""
-    rows = np.flatnonzero([label == context.rival(target) for label in context.labels])
+    rows = context.rows_of(context.rival(target))
     if len(rows) == 0:
         return None
-    copies = [context.nearest(target, rows)] * (FLOOD * _usual(context))
-    label = context.labels[copies[0]]
+    copies = [context.nearest(target, rows)] * context.flood
+    labels = (context.labels[copies[0]],) * len(copies)
     groups = None if context.groups is None else ("attacker",) * len(copies)
-    cost = 1 if context.groups is not None else len(copies)
-    return Poison(cost, np.zeros(0, np.int64), take_rows(context.X, copies), (label,) * len(copies), groups)
+    return Poison(len(copies) if groups is None else 1, NOBODY, take_rows(context.X, copies), labels, groups)
 
 
 def flood(context: AttackContext, target: int, size: int) -> Poison | None:
     """The worst partition filled with the target under the rival's label, to ten times its size."""
     partition = context.worst_partitions(target, 1)
-    count = FLOOD * _usual(context)
-    poison = _inserted(context, target, 1, _one(context.targets, target), partition)
+    poison = _inserted(context, target, 1, take_rows(context.targets, [target]), partition)
     if poison is None:
         return None
-    copies = list(range(len(poison.labels))) * (count // len(poison.labels) + 1)
+    copies = list(range(len(poison.labels))) * (context.flood // len(poison.labels) + 1)
     groups = None if poison.groups is None else tuple(poison.groups[at] for at in copies)
-    cost = 1 if context.groups is not None else len(copies)
-    return Poison(cost, poison.removed, take_rows(poison.added, copies), poison.labels[:1] * len(copies), groups)
+    added, labels = take_rows(poison.added, copies), poison.labels[:1] * len(copies)
+    return Poison(len(copies) if groups is None else 1, NOBODY, added, labels, groups)
 
 
 ATTACKS: dict[str, Callable[[AttackContext, int, int], Poison | None]] = {
@@ -337,23 +347,7 @@ def _inserted(
     if landed is None:
         return None
     added, groups = landed
-    return Poison(len(wanted), np.zeros(0, np.int64), added, (label,) * count_rows(added), groups)
-
-
-def _rewritten(context: AttackContext, units: list[NDArray[np.int64]], label: Any, cost: int) -> Poison:
-    """These samples under another label."""
-    rows = np.concatenate(units)
-    groups = None if context.groups is None else tuple(context.groups[row] for row in rows)
-    return Poison(cost * len(units), rows, take_rows(context.X, rows), (label,) * len(rows), groups)
-
-
-def _usual(context: AttackContext) -> int:
-    """How many samples a partition usually holds, at least one."""
-    return max(1, len(context.labels) // context.n_partitions)
-
-
-def _one(X: Any, row: int) -> Any:
-    return take_rows(X, [row])
+    return Poison(len(wanted), NOBODY, added, (label,) * count_rows(added), groups)
 
 
 def _frame_variants(base: Any, number: NDArray[np.int64]) -> Any:

@@ -32,6 +32,7 @@ from poisonproof.training.engine import engine_of
 
 GROWTH = 1.3
 LARGEST = 3
+BYSTANDERS = 2
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,6 @@ class Request(NamedTuple):
     kinds: list[str] | None
     sizes: Sequence[int] | None
     method: str
-    bystanders: int
     all_every: int
     seed: int
 
@@ -201,7 +201,6 @@ def audit(
     kinds: Iterable[str] | None = None,
     sizes: Sequence[int] | None = None,
     method: str = "finite-aggregation",
-    bystanders: int = 2,
     all_every: int = 25,
     seed: int = 0,
 ) -> AuditReport:
@@ -225,10 +224,8 @@ def audit(
         Instead of the growing ones.
     method : str
         The certificate to put to the test.
-    bystanders : int
-        How many base classifiers out of reach to retrain with every attack.
     all_every : int
-        Retrain all of them with every so-many-th attack.
+        With every so-many-th attack, train all base classifiers out of its reach again, and else two of them.
     seed : int
         Of the choice of targets and of everything random in the attacks.
     """
@@ -256,7 +253,7 @@ def audit(
         one_by_one(y),
         None if groups is None else list(groups),
     )
-    request = Request(_chosen(targets, count_rows(X_test), seed), chosen, sizes, method, bystanders, all_every, seed)
+    request = Request(_chosen(targets, count_rows(X_test), seed), chosen, sizes, method, all_every, seed)
     audited = under_attack(model, rows, X_test, request)
     plan = [
         (target, kind)
@@ -270,17 +267,8 @@ def audit(
         known = smallest[attack.target]
         if attack.moved and attack.kind in audited.counted_kinds and (known == 0 or attack.size < known):
             smallest[attack.target] = attack.size
-    certificate = audited.certificate
-    return AuditReport(
-        tuple(done),
-        certificate.radius,
-        smallest,
-        audited.n_untouched,
-        seed,
-        certificate.unit,
-        audited.how,
-        audited.watched,
-    )
+    radius, unit = audited.certificate.radius, audited.certificate.unit
+    return AuditReport(tuple(done), radius, smallest, audited.n_untouched, seed, unit, audited.how, audited.watched)
 
 
 class EnsembleAudit:
@@ -350,7 +338,7 @@ class EnsembleAudit:
         reached = np.unique(self.spread.as_table()[touched])
         rest = np.setdiff1d(np.arange(len(poisoned.digests)), changed)
         self.n_attacks += 1
-        count = len(rest) if self.n_attacks % self.request.all_every == 1 else min(self.request.bystanders, len(rest))
+        count = len(rest) if self.n_attacks % self.request.all_every == 1 else min(BYSTANDERS, len(rest))
         watched = np.sort(rng.choice(rest, count, replace=False))
         again = np.concatenate([changed, watched]).astype(np.int64)
         votes = self.votes.copy()

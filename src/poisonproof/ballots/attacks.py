@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.auditing.attacks import Poison, Rows, apply_poison
+from poisonproof.auditing.attacks import NOBODY, Poison, Rows, apply_poison
 from poisonproof.auditing.audit import Attack, Request, abbreviate
 from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
 from poisonproof.ballots.voters import Known, distances_between
@@ -25,7 +25,6 @@ from poisonproof.samples.convert import take_rows
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.labels import named
 
-NOBODY = np.zeros(0, np.int64)
 COPIES_OF_A_CONTRIBUTOR = 4
 
 

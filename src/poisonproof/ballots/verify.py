@@ -355,21 +355,10 @@ class SampleChecks(VoterChecks):
 
     def _compare(self, what: str, *names: str) -> str:
         """Arrays of the certificate against what the votes give."""
-        arrays, n_test = self.files.certificate.arrays, self.n_test
-        if set(arrays) != set(ARRAYS) or any(
-            array.shape != (n_test,) or array.dtype.kind != ("b" if name == "exact" else "i")
-            for name, array in arrays.items()
-        ):
-            raise CheckFailed(f"the certificate does not hold {', '.join(sorted(ARRAYS))} of {n_test} test samples.")
+        self.check_arrays(ARRAYS)
         for name in names:
-            radii = np.array([getattr(sums, name.removeprefix("radius_against_")) for sums in self.sums], np.int64)
-            wrong = np.flatnonzero(radii != arrays[name][self.rows])
-            if len(wrong):
-                t = int(self.rows[wrong[0]])
-                raise CheckFailed(
-                    f"{name} of test sample {t} is stated as {arrays[name][t]}, but the votes give {radii[wrong[0]]}; "
-                    f"{len(wrong)} of {len(self.rows)} are wrong."
-                )
+            right = [getattr(sums, name.removeprefix("radius_against_")) for sums in self.sums]
+            self.check_array(name, self.rows, np.array(right, np.int64))
         return f"{self.share()} {what} follow from the votes."
 
     def radius(self) -> Finding:

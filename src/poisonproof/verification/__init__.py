@@ -115,6 +115,7 @@ def verify(
         opened.append(_open(path, None if votes is None else Path(votes), Reader(max_bytes), given, verifiers or {}))
         return opened[0].files.message
 
+    unchecked: tuple[str, ...] = ()
     made = [run_check("files", files)]
     for voters in opened:
         for name, check in voters.checks.items():
@@ -123,9 +124,8 @@ def verify(
                 voters.failed.append(name)
         if not voters.failed:  # else what is false has been named, and what else such files hold need not be readable
             passed = {check.name: check for check in made if check.outcome == "ok"}
-            covered_by_none = tuple(dict.fromkeys(voters.not_covered(passed)))
-            return Verdict(str(path), tuple(made), given.seed, covered_by_none, "no data" if data is None else source)
-    return Verdict(str(path), tuple(made), given.seed, (), "no data" if data is None else source)
+            unchecked = tuple(dict.fromkeys(voters.not_covered(passed)))
+    return Verdict(str(path), tuple(made), given.seed, unchecked, "no data" if data is None else source)
 
 
 def _open(

@@ -8,7 +8,7 @@ of base classifiers, a slice those of its voters.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -322,6 +322,29 @@ class VoterChecks:
             if abs(manifest[name] - float(figure)) > ROUNDING:
                 raise CheckFailed(f"{name} is stated as {manifest[name]}, but the labels give {float(figure)}.")
         return f"{counted} of {len(right)} test samples are right, as stated."
+
+    def check_arrays(self, names: Sequence[str]) -> None:
+        """An error if the certificate does not hold these arrays of all test samples, and no others."""
+        arrays, listed = self.files.certificate.arrays, ", ".join(sorted(names))
+        if set(arrays) != set(names) or any(
+            array.shape != (self.n_test,) or array.dtype.kind != ("b" if name == "exact" else "i")
+            for name, array in arrays.items()
+        ):
+            raise CheckFailed(
+                f"the certificate does not hold {listed} of {self.n_test} test samples."
+            )
+
+    def check_array(self, name: str, rows: NDArray[np.int64], right: NDArray[np.int64]) -> str:
+        """Some rows of an array of the certificate against what the votes give."""
+        claimed = self.files.certificate.arrays[name][rows]
+        wrong = np.flatnonzero(claimed != right)
+        if len(wrong):
+            at = wrong[0]
+            raise CheckFailed(
+                f"the {name.replace('_', '-')} of test sample {rows[at]} is stated as {claimed[at]}, but its votes "
+                f"give {right[at]}; {len(wrong)} of {len(rows)} are wrong."
+            )
+        return f"all {len(rows)} follow from the votes."
 
     def places_of(self, labels: Any) -> NDArray[np.int64]:
         """Index of each label in the class list; −1 for none."""

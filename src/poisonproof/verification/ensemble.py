@@ -128,8 +128,8 @@ class EnsembleChecks(VoterChecks):
             "classes": self.classes,
             "votes": self.votes,
             "rankings": self.check_rankings,
-            "prediction": lambda: self._compare("prediction", np.arange(self.n_test), self._counted[:, 0]),
-            "margin": lambda: self._compare("margin", np.arange(self.n_test), self._counted[:, 1]),
+            "prediction": lambda: self.check_array("prediction", np.arange(self.n_test), self._counted[:, 0]),
+            "margin": lambda: self.check_array("margin", np.arange(self.n_test), self._counted[:, 1]),
             "radius": self.radius,
             "premises": self.premises,
             "manifest": self.statements,
@@ -282,7 +282,7 @@ class EnsembleChecks(VoterChecks):
     @cached_property
     def method(self) -> str:
         """The method, if it is known, the certificate has its arrays, and the votes are in order."""
-        method, arrays, n_test = self.files.facts["method"], self.files.certificate.arrays, self.n_test
+        method = self.files.facts["method"]
         if method not in METHODS:
             raise UnknownMethod(f"this checker does not know the method {method!r}.")
         if {"spread", "classes", "votes", "rankings"} & set(self.failed):
@@ -293,12 +293,7 @@ class EnsembleChecks(VoterChecks):
             )
         if method == "run-off" and self.rankings is None:
             raise CheckSkipped("there are no rankings, and a run-off election needs them.")
-        expected = {*ARRAYS, "exact"} if method in WITH_EXACT else set(ARRAYS)
-        if set(arrays) != expected or any(
-            array.shape != (n_test,) or array.dtype.kind != ("b" if name == "exact" else "i")
-            for name, array in arrays.items()
-        ):
-            raise CheckFailed(f"the certificate does not hold {', '.join(sorted(expected))} of {n_test} test samples.")
+        self.check_arrays((*ARRAYS, "exact") if method in WITH_EXACT else ARRAYS)
         return str(method)
 
     @cached_property
@@ -329,8 +324,8 @@ class EnsembleChecks(VoterChecks):
             if method == "tight":
                 sentence = self._check_tight(certified[:, 0])
             else:
-                self._compare("radius", self.rows, certified[:, 0])
-                self._compare("runner_up", self.rows, certified[:, 1])
+                self.check_array("radius", self.rows, certified[:, 0])
+                self.check_array("runner_up", self.rows, certified[:, 1])
                 sentence = f"radii follow from the votes of {n} base classifiers by {METHODS[method]}"
             if self.reachable is not None:
                 sentence += f" within {int(self.reachable.sum())} reachable partitions (Theorem 4)"
@@ -339,18 +334,6 @@ class EnsembleChecks(VoterChecks):
 
     def _theorem_2(self, t: int) -> Row:
         return theorem_2(self.matrix[t], self.spread, self.files.n_classes, self.inferred, self.reachable)
-
-    def _compare(self, name: str, rows: NDArray[np.int64], expected: NDArray[np.int64]) -> str:
-        """An array of the certificate against what the votes give."""
-        claimed = self.files.certificate.arrays[name][rows]
-        wrong = np.flatnonzero(claimed != expected)
-        if len(wrong):
-            at = wrong[0]
-            raise CheckFailed(
-                f"the {name.replace('_', '-')} of test sample {rows[at]} is stated as {claimed[at]}, but its votes "
-                f"give {expected[at]}; {len(wrong)} of {len(rows)} are wrong."
-            )
-        return f"all {len(rows)} follow from the votes."
 
     def _check_tight(self, by_theorem_2: NDArray[np.int64]) -> str:
         """Radii of the method "tight": never below Theorem 2; those above it are proved anew, or refuted."""
