@@ -330,9 +330,7 @@ class VoterChecks:
             array.shape != (self.n_test,) or array.dtype.kind != ("b" if name == "exact" else "i")
             for name, array in arrays.items()
         ):
-            raise CheckFailed(
-                f"the certificate does not hold {listed} of {self.n_test} test samples."
-            )
+            raise CheckFailed(f"the certificate does not hold {listed} of {self.n_test} test samples.")
 
     def check_array(self, name: str, rows: NDArray[np.int64], right: NDArray[np.int64]) -> str:
         """Some rows of an array of the certificate against what the votes give."""
