@@ -35,6 +35,7 @@ BYTE = 255.0
 OWN = "own"
 ENCODER = "encoder"
 DECLARED = "declared"
+SHOWN = 8  # columns whose units a premise names
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,12 @@ class TableFeatures:
         """What a premise says of the map: columns, where their units come from, and what is not as usual."""
         usual = {part.name: part.default for part in fields(type(self))}
         odd = [f", {name} {getattr(self, name):g}" for name in ("reach", "gap") if getattr(self, name) != usual[name]]
-        return f"table, {describe_columns(self.columns)}{''.join(odd)}; {self.origin}"
+        first = [
+            f"{one.name} in units of {one.unit:g}" if isinstance(one, NumberColumn) else f"{one.name} by category"
+            for one in self.columns[:SHOWN]
+        ]
+        more = f", … ({len(self.columns)} in all)" if len(self.columns) > SHOWN else ""
+        return f"table, {', '.join(first)}{more}{''.join(odd)}; {self.origin}"
 
     @classmethod
     def declared(cls, columns: Mapping[Any, float | str | tuple[float, float]], **more: Any) -> Self:
@@ -237,27 +243,8 @@ def _number(value: Any) -> float:
     return cell if isinstance(cell, float) else np.nan
 
 
-def describe_columns(columns: Sequence[NumberColumn | CategoryColumn], shown: int = 8) -> str:
-    """Units of columns in words, the first few."""
-    words = [
-        f"{column.name} in units of {column.unit:g}"
-        if isinstance(column, NumberColumn)
-        else f"{column.name} by category"
-        for column in columns[:shown]
-    ]
-    return ", ".join(words) + (f", … ({len(columns)} in all)" if len(columns) > shown else "")
-
-
 PLAIN: dict[str, Any] = {"numbers": VectorFeatures, "words": HashedFeatures, "glyphs": GlyphFeatures}
 MAPS = (*PLAIN, "table")
-
-
-def map_name(dataset: Dataset) -> str:
-    """The map of this kind of samples."""
-    if isinstance(dataset.train.samples, TextSamples | SparseSamples):
-        return "words"
-    is_table = isinstance(dataset.train.samples, TableSamples) or (dataset.schema is not None and _is_flat(dataset))
-    return "table" if is_table else "numbers"
 
 
 def map_for(
@@ -272,7 +259,12 @@ def map_for(
     ``unit``: what counts as 1 in plain numbers; 1 unless it is known from the data set, 255 for bytes. ``units``: of
     the columns of a table, or "category"; otherwise they are read off the training rows, which is a premise.
     """
-    name = map_name(dataset) if name is None else name
+    samples = dataset.train.samples
+    if name is None and isinstance(samples, TextSamples | SparseSamples):
+        name = "words"
+    elif name is None:
+        is_table = isinstance(samples, TableSamples) or (dataset.schema is not None and _is_flat(dataset))
+        name = "table" if is_table else "numbers"
     if name not in MAPS:
         raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.", code="map.unknown")
     if units is not None and name != "table":

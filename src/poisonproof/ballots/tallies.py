@@ -76,18 +76,6 @@ class Division(NamedTuple):
     acts: Counts
 
 
-class AtRisk(NamedTuple):
-    """Test samples that are right with a radius below the attack size: their leads and predictions.
-
-    ``movable``: whether copies of one of them are known to change its prediction. ``clean``: how many of all are right.
-    """
-
-    leads: Counts
-    prediction: Counts
-    movable: bool
-    clean: int
-
-
 class TalliesOfSamples:
     """What `Ballots` and `Neighbours` share: the certificates, whose radii each of them knows, and the file.
 
@@ -300,8 +288,16 @@ class Ballots(TalliesOfSamples):
         size, limit = attack_size_of(attack_size, time_limit)
         if self.n_test == 0:
             raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
-        leads, prediction, movable, clean = self._at_risk(y, size)
-        division = worst_division(leads, prediction, size, started + limit)
+        if self.voices is not None:
+            raise PoisonproofError(
+                "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single "
+                "samples."
+            )
+        right = self.certify().evaluate(y).right
+        standing = Leads.of(self.class_scores(), self.classes_inferred)
+        at_risk, clean = np.flatnonzero(right & (standing.margin < size)), int(right.sum())
+        leads = standing.leads[at_risk]
+        division = worst_division(leads, standing.prediction[at_risk], size, started + limit)
         whole = "the worst division" if division.most == division.shown else "a bound of the worst division"
         proved = f"{whole} of the attack among the classes puts {division.most} at risk"
         if not len(leads):
@@ -310,7 +306,7 @@ class Ballots(TalliesOfSamples):
             attack_size=size,
             n_test=self.n_test,
             lower_count=clean - division.most,
-            upper_count=clean - movable,
+            upper_count=clean - bool(self.self_near[at_risk].any()),  # copies of one of them
             certified_count=clean - len(leads),
             clean_count=clean,
             attack=np.zeros(0, np.int64),
@@ -320,18 +316,6 @@ class Ballots(TalliesOfSamples):
             classes_inferred=self.classes_inferred,
             premises=self.premises,
         )
-
-    def _at_risk(self, y: ArrayLike, size: int) -> AtRisk:
-        if self.voices is not None:
-            raise PoisonproofError(
-                "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single "
-                "samples."
-            )
-        right = self.certify().evaluate(y).right
-        standing = Leads.of(self.class_scores(), self.classes_inferred)
-        rows = np.flatnonzero(right & (standing.margin < size))
-        movable = bool(self.self_near[rows].any())
-        return AtRisk(standing.leads[rows], standing.prediction[rows], movable, int(right.sum()))
 
 
 @dataclass(frozen=True, eq=False)
