@@ -18,7 +18,7 @@ from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.training import members as member_memory
+from poisonproof.training import memory as member_memory
 from poisonproof.training.members import MemberEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail

@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-import poisonproof.training.pooled as memory
+import poisonproof.training.memory as memory
 from captured_log import captured_log
 from command_line import as_process as poisonproof
 from poisonproof import Dataset, FiniteAggregationClassifier, Split, Votes
@@ -111,7 +111,7 @@ import numpy as np
 from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.training.pooled import pooled_memory
+from poisonproof.training.memory import pooled_memory
 from poisonproof.estimators.prepared import prepare
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run

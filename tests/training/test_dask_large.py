@@ -11,7 +11,7 @@ from poisonproof.data.out_of_core import Source, open_large
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.training import members as member_memory
+from poisonproof.training import memory as member_memory
 
 pytestmark = pytest.mark.posix
 distributed = pytest.importorskip("distributed")

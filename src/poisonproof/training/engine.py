@@ -167,6 +167,7 @@ def _length(cell: Any) -> int:
 
 
 MEMBERS_PER_FILE = 64
+FEWEST_AT_ONCE = 16  # test samples that a pooled learner is asked about
 Environment = dict[str, Any]
 """What the bits of a float may depend on; see `poisonproof.system.machine.environment`."""
 

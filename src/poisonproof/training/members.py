@@ -14,7 +14,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -27,7 +26,6 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.core.votes import vote_dtype
-from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.inspection import SeededClones
 from poisonproof.premises import PremiseWarning
@@ -42,13 +40,12 @@ from poisonproof.system.determinism import (
     with_limited_libraries,
 )
 from poisonproof.system.files import sha256_of
-from poisonproof.system.machine import environment, is_a, resident_bytes
+from poisonproof.system.machine import environment, is_a
 from poisonproof.system.parallel import (
     dead_workers_told,
     own_workers,
     remembering,
     sent_once,
-    smallest_worker,
 )
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import (
@@ -58,6 +55,7 @@ from poisonproof.training.engine import (
     Environment,
     Known,
     Member,
+    MemoryEstimate,
     Refusal,
     Resources,
     Saved,
@@ -378,16 +376,12 @@ class MemberEngine:
 
     def memory(
         self, learner: Any, source: TrainingSource, test: Samples, n_classes: int, *, rankings: bool = False
-    ) -> MemberMemory:
+    ) -> MemoryEstimate:
+        from poisonproof.training.memory import member_memory
+
         if rankings:
             check_gives_scores(learner)
-        votes = len(test) * vote_dtype(n_classes)().itemsize * (n_classes if rankings else 1)
-        return MemberMemory(
-            resident_bytes() + 2 * votes * len(source),
-            FED * source.n_bytes + 3 * test.n_bytes,
-            MEMBERS_PER_FILE * votes,
-            source.whole_bytes,
-        )
+        return member_memory(source, test, n_classes, rankings=rankings)
 
     def grid(self, n_subsets: int, n_test: int) -> list[Block]:
         """All test samples, and as many base classifiers as a file holds."""
@@ -800,88 +794,3 @@ def votes_one_by_one(
             if reason is not None:
                 refusals[member.index] = Refusal(refused, reason)
     return of_members, refusals
-
-
-FED = 8  # a subset as it is read, in order, as it is fed, and what the learner makes of it
-PROCESS_BYTES = 300_000_000  # of a worker that has imported what learners need
-REMEDY = "a larger k makes subsets smaller, a smaller --held-out fewer votes"
-
-
-@dataclass(frozen=True)
-class MemberMemory:
-    """Bytes, estimated from above.
-
-    What a learner takes for itself nobody can tell beforehand; it is reckoned as a multiple of the samples it is fed.
-
-    Attributes
-    ----------
-    held : int
-        In this process: what it has taken so far, and the votes.
-    trained : int
-        Wherever a base classifier is trained and asked.
-    flight : int
-        Of the votes of one block of base classifiers, on their way.
-    whole : int
-        Of all training samples.
-    """
-
-    held: int
-    trained: int
-    flight: int
-    whole: int = 0
-
-    def at(self, jobs: int) -> int:
-        """With so many workers; one is this process itself."""
-        processes = 0 if jobs == 1 else jobs * PROCESS_BYTES
-        return self.held + (2 * jobs + 1) * self.flight + jobs * self.trained + processes
-
-    @property
-    def undefended(self) -> int:
-        """While one model is trained on all data."""
-        return self.held + FED * self.whole
-
-    def check_machine(self) -> None:
-        """What a learner takes for itself nobody can tell, so nothing is refused."""
-
-    def within(self, bound: int, n_jobs: int | None) -> Resources:
-        """How many workers may be used, or one sentence that says how much is needed.
-
-        Workers of a cluster have memory of their own: each of them must hold what one base classifier takes.
-        """
-        worker = smallest_worker()
-        if worker is not None:
-            memory, name = worker
-            need = PROCESS_BYTES + self.trained
-            if memory < need:
-                raise PoisonproofError(
-                    f"The worker {name} may take {in_bytes(memory)}, but a base classifier on its subset takes about "
-                    f"{in_bytes(need, up=True)}; start workers with a memory_limit of at least that, or choose other "
-                    f"subsets ({REMEDY})."
-                )
-            return Resources(n_jobs)
-        wanted = effective_n_jobs(n_jobs)
-        jobs = next((jobs for jobs in range(wanted, 0, -1) if self.at(jobs) <= bound), 0)
-        if not jobs:
-            raise PoisonproofError(
-                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs about "
-                f"{in_bytes(self.at(1), up=True)}, of which {in_bytes(self.trained)} for one base classifier on its "
-                f"subset; give at least that, or choose other subsets ({REMEDY})."
-            )
-        if jobs < wanted:
-            log.warning(
-                "%d of %d workers are used: more would take more than --max-memory %s", jobs, wanted, in_bytes(bound)
-            )
-        return Resources(jobs)
-
-    def spare(self, bound: int, n_jobs: int | None, *, undefended: bool) -> int:
-        """How many bytes every process may use to hold partitions that it has read, whatever else it does.
-
-        They stay until the end, so the models without a defence must fit beside them, where they are trained at all.
-        Half of what is left is not given away: small arrays take more than their bytes.
-        """
-        worker = smallest_worker()
-        jobs = effective_n_jobs(n_jobs) if worker is None else 1  # those of a cluster have memory of their own
-        whole = self.undefended if undefended else 0
-        taken = max(self.at(jobs), whole if whole <= bound else 0)
-        here = max(0, bound - taken) // (2 * (1 if jobs == 1 else jobs + 1))
-        return here if worker is None else min(here, max(0, worker[0] - PROCESS_BYTES - self.trained) // 2)
