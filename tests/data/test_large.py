@@ -197,6 +197,15 @@ def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):
     assert spare(1330, 64, undefended=False) == 100
 
 
+@pytest.mark.parametrize("role", ["number", "category"])
+def test_columns_of_one_kind_alone(tmp_path, role):
+    """Rows without cells of the other kind lie in a file that states more rows than it has bytes."""
+    path = tmp_path / "data.csv"
+    path.write_text("a,y\n" + "".join(f"{row % 7},{'uv'[row % 2]}\n" for row in range(600)))
+    options, spread = ReadOptions(schema={"a": role, "y": "label"}), Spread.random(4, 2)
+    assert large(path, tmp_path / "store", spread, options).digests() == open_files(path, options).digests()
+
+
 def files_in(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
 

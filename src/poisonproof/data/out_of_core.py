@@ -580,9 +580,12 @@ class Spill:
 
     def part(self, start: int, stop: int, schema: TableSchema) -> Samples:
         """The samples from and up to a place; what `packed` made of them."""
-        numbers, codes = np.array(self["numbers"][start:stop]), self["codes"][start:stop]
-        if schema.named(*FEATURES) == schema.named("number"):
+        n_numbers, n_columns = len(schema.named("number")), len(schema.named(*FEATURES))
+        nothing = np.empty((stop - start, 0))  # whose file, of rows without cells, no reader opens
+        numbers = np.array(self["numbers"][start:stop]) if n_numbers else nothing
+        if n_numbers == n_columns:
             return NumberSamples(numbers)
+        codes = self["codes"][start:stop]
         columns, plain, coded = [], iter(numbers.T), iter(codes.T)
         for name, role in schema.columns:
             if role == "number":
