@@ -56,7 +56,7 @@ def test_an_abstention_is_not_a_right_answer_to_an_unseen_label():
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_a_row_that_came_to_be_held_out_stops_no_run_where_the_model_declares_the_classes(tmp_path):
-    data = Dataset.of("animals", X, Y, TEST, TRUTH)
+    data = Dataset.of("animals", [*X, X[0]], [*Y, 10**400], TEST, TRUTH)  # no float is that label
     model = FiniteAggregationClassifier(GaussianNB(), k=9, d=1, classes=["ant", "bee"])
     with pytest.warns(PremiseWarning, match="3 labels are none of the 2 classes"):
         outcome = run(data, model, tmp_path / "run")

@@ -81,7 +81,7 @@ def _cell_contents(cells: Iterable[Any], number: Any) -> list[bytes]:
     """The whole content of each cell: missing, a number, a text, or a whole number that no float is."""
     contents = []
     for cell in cells:
-        value = _read(cell)
+        value = cell if isinstance(cell, Fraction) else _read(cell)  # a label that was read may be beyond float64
         exact = value if value is None or isinstance(value, str) else number(value)
         if exact is None:
             contents.append(b"m")
@@ -239,7 +239,7 @@ def _are_texts(X: Any) -> bool:
 def _codes(cells: Iterable[Any], number: Any) -> NDArray[np.float64]:
     codes = []
     for cell in cells:
-        value = _read(cell)
+        value = cell if isinstance(cell, Fraction) else _read(cell)
         value = value if value is None or isinstance(value, str) else number(value)
         codes.append(np.nan if value is None else _hash_of(value) if isinstance(value, str) else value)
     return _canonical(np.array(codes, "<f8"))
