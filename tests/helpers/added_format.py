@@ -5,7 +5,8 @@ from itertools import islice
 
 from poisonproof import registry
 from poisonproof.data.dataset import ReadReport
-from poisonproof.data.tables import ObjectCells, RawBatch
+from poisonproof.data.tables import RawBatch
+from poisonproof.samples.columns import ObjectCells
 
 ROWS_PER_BATCH = 4096
 
