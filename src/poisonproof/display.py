@@ -99,7 +99,7 @@ def bytes_of(text: str) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise PoisonproofError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.")
+        raise PoisonproofError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.", code="options.value")
     return size
 
 

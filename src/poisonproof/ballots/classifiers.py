@@ -120,7 +120,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         """As `fit`; samples whose features are known are not described again. They must be this map's."""
         self._check_parameters()
         if y is None:
-            raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            raise PoisonproofError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None.", code="labels.missing"
+            )
         split, typed = self._split_for(groups), typed_premises(y, groups)
         X = as_frame(X)
         samples = split.samples(X)
@@ -134,7 +136,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         self._check_classes()
         for what, given in (("labels", codes), ("groups", ids)):
             if given is not None and len(given) != len(samples):
-                raise PoisonproofError(f"There are {len(samples)} samples and {len(given)} {what}; give one each.")
+                raise PoisonproofError(
+                    f"There are {len(samples)} samples and {len(given)} {what}; give one each.", code="labels.count"
+                )
         described = self.map_.describe(samples, twice=True) if known is None else self.map_.describe_new(samples, known)
         named = np.array([ids is None or ids[row] is not None for row in range(len(samples))], np.bool_)
         faults = {
@@ -146,7 +150,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         oddities = [*samples.oddities, *filter(None, words)]
         kept = np.flatnonzero((codes >= 0) & named & described.readable)
         if len(kept) == 0:
-            raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(oddities)}.")
+            raise PoisonproofError(
+                f"None of the {len(codes)} training samples can vote: {'; '.join(oddities)}.", code="ballots.no-voter"
+            )
         self.contributors_, owners = {}, np.zeros(len(kept), np.int64)
         for at, row in enumerate(kept if ids is not None else ()):
             owners[at] = self.contributors_.setdefault(ids[row], len(self.contributors_))  # type: ignore[index]
@@ -243,7 +249,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         record = read_record(folder / RECORD)
         check_format(folder, record.get("format"), FORMAT)
         if record.get("type") != cls.__name__:
-            raise PoisonproofError(f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.")
+            raise PoisonproofError(
+                f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.", code="file.kind"
+            )
         with reading(folder / RECORD):
             if set(record["files"]) != {VOTERS, MAP}:
                 raise DamagedFileError(f"{folder / RECORD} is altered: it states {', '.join(sorted(record['files']))}.")
@@ -333,10 +341,13 @@ class SampleVoteClassifier(CertifiedClassifier):
         if split is None or split.kind == "pixel-sum" or split.hash_labels:
             raise PoisonproofError(
                 f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
-                f"not hashed. Got {self.split!r} instead."
+                f"not hashed. Got {self.split!r} instead.",
+                code="split.kind",
             )
         if split.kind == "group" and groups is None:
-            raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
+            raise PoisonproofError(
+                "The 'group' split needs groups: one contributor id per training sample.", code="split.groups"
+            )
         return split if groups is None else replace(split, kind="group")
 
     def _settle_classes(self) -> None:
@@ -506,7 +517,8 @@ class BallotClassifier(SampleVoteClassifier):
         """Refuse what the caller cannot mean, before anything is read."""
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
             raise PoisonproofError(
-                f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
+                f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead.",
+                code="ballots.parameter",
             )
         self._check_near()
         sizes = self.class_sizes
@@ -514,13 +526,19 @@ class BallotClassifier(SampleVoteClassifier):
             return
         if not isinstance(sizes, Mapping):
             raise PoisonproofError(
-                f"The 'class_sizes' parameter must be sizes by label. Got {type(sizes).__name__} instead."
+                f"The 'class_sizes' parameter must be sizes by label. Got {type(sizes).__name__} instead.",
+                code="ballots.class-sizes",
             )
         if self.one_sided:
-            raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
+            raise PoisonproofError(
+                "One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.", code="ballots.parameter"
+            )
         for label, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-                raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
+                raise PoisonproofError(
+                    f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.",
+                    code="ballots.class-sizes",
+                )
 
     def _check_near(self) -> None:
         limit_of(self.near, 1.0)
@@ -532,7 +550,8 @@ class BallotClassifier(SampleVoteClassifier):
         keys = list(self.class_sizes)
         if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
             raise PoisonproofError(
-                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
+                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead.",
+                code="ballots.class-sizes",
             )
         return keys
 
@@ -677,7 +696,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         count = self.n_neighbors
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise PoisonproofError(
-                f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
+                f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead.",
+                code="ballots.parameter",
             )
 
     def _warn_of(self, oddities: Sequence[str]) -> None:

@@ -29,7 +29,8 @@ def limit_of(near: float, scale: float) -> int:
     if not (declared and math.isfinite(near) and near >= 0):
         raise PoisonproofError(
             "The 'near' parameter is the greatest distance that counts as near, a number from 0 on. "
-            f"Got {near!r} instead."
+            f"Got {near!r} instead.",
+            code="ballots.parameter",
         )
     return min(math.floor((Fraction(float(near)) * Fraction(scale)) ** 2), 4 * LONGEST_SQUARED)
 

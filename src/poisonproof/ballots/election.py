@@ -61,10 +61,14 @@ class SampleElection(Election):
     def __init__(self, dataset: Dataset, model: SampleVoteClassifier, settings: RunSettings) -> None:
         super().__init__(dataset, model, settings)
         if settings.rankings:
-            raise PoisonproofError("Rankings are those of base classifiers; where samples vote, leave --rankings out.")
+            raise PoisonproofError(
+                "Rankings are those of base classifiers; where samples vote, leave --rankings out.",
+                code="options.other-method",
+            )
         if settings.max_memory is not None:
             raise PoisonproofError(
-                "--max-memory bounds pooled learners; samples that vote take a fixed amount of memory."
+                "--max-memory bounds pooled learners; samples that vote take a fixed amount of memory.",
+                code="options.other-method",
             )
         if type(model) is not self.classifier:
             raise WrongTypeError(

@@ -62,7 +62,9 @@ class HashedFeatures:
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, width) of texts or sparse rows."""
         if self.width < 2:
-            raise PoisonproofError(f"The 'width' of hashed features must be at least 2. Got {self.width!r} instead.")
+            raise PoisonproofError(
+                f"The 'width' of hashed features must be at least 2. Got {self.width!r} instead.", code="map.parameter"
+            )
         n = X.shape[0] if sp.issparse(X) else len(X)
         hashed = self._columns(sp.csr_matrix(X)) if sp.issparse(X) else self._words(X)
         whole = VectorFeatures(1.0 if not sp.issparse(X) else self.unit, self.scale, limit=4095)
@@ -165,7 +167,8 @@ class TableFeatures:
                 made.append(NumberColumn(name, float(unit), float(centre)))
             else:
                 raise PoisonproofError(
-                    f"Column '{name}' needs a unit above 0, or 'category', to be declared. Got {unit!r} instead."
+                    f"Column '{name}' needs a unit above 0, or 'category', to be declared. Got {unit!r} instead.",
+                    code="map.units",
                 )
         return cls(tuple(made), **more)
 
@@ -186,11 +189,15 @@ class TableFeatures:
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, n_features) of a DataFrame, or of an array whose columns have names."""
         if not is_frame(X) and (self.names is None or np.ndim(X) != 2 or np.shape(X)[1] != len(self.names)):
-            raise PoisonproofError(f"Table features need a DataFrame. Got {type(X).__name__} instead.")
+            raise PoisonproofError(
+                f"Table features need a DataFrame. Got {type(X).__name__} instead.", code="map.wrong-kind"
+            )
         names: list[Any] = list(X.columns if is_frame(X) else self.names or ())
         missing = [str(column.name) for column in self.columns if column.name not in names]
         if missing:
-            raise PoisonproofError(f"The table lacks the columns {', '.join(missing)}, which its map reads.")
+            raise PoisonproofError(
+                f"The table lacks the columns {', '.join(missing)}, which its map reads.", code="map.columns"
+            )
         places = [names.index(column.name) for column in self.columns]
         cells = [X.iloc[:, at].to_numpy() if is_frame(X) else np.asarray(X, np.float64)[:, at] for at in places]
         parts = [self._column(values, column) for values, column in zip(cells, self.columns, strict=True)]
@@ -219,7 +226,8 @@ def _columns(samples: Samples, names: Sequence[str] | None) -> list[tuple[Any, N
         return [(column.name, column.values if column.numeric else None) for column in samples.columns]
     if not isinstance(samples, NumberSamples) or samples.values.ndim != 2 or names is None:
         raise PoisonproofError(
-            f"A table's units are read off a DataFrame, or off an array whose columns have names. Got {samples.kind}."
+            f"A table's units are read off a DataFrame, or off an array whose columns have names. Got {samples.kind}.",
+            code="map.wrong-kind",
         )
     return list(zip(names, samples.values.T.astype(np.float64), strict=True))
 
@@ -268,9 +276,11 @@ def map_for(
     if name not in MAPS:
         raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.", code="map.unknown")
     if units is not None and name != "table":
-        raise PoisonproofError(f"--units are of the columns of a table, and the map is '{name}'; leave them out.")
+        raise PoisonproofError(
+            f"--units are of the columns of a table, and the map is '{name}'; leave them out.", code="map.units"
+        )
     if unit is not None and name != "numbers":
-        raise PoisonproofError(f"--unit is of plain numbers, and the map is '{name}'; leave it out.")
+        raise PoisonproofError(f"--unit is of plain numbers, and the map is '{name}'; leave it out.", code="map.units")
     if name == "table":
         return _table(dataset, units)
     if name != "numbers":
@@ -278,7 +288,7 @@ def map_for(
     known = LARGEST.get(dataset.name, 1.0) if dataset.schema is None else 1.0
     one = unit if unit is not None else BYTE if dataset.dtype == "uint8" else known
     if not 0 < one < float("inf"):
-        raise PoisonproofError(f"--unit must be a number above 0. Got {unit}.")
+        raise PoisonproofError(f"--unit must be a number above 0. Got {unit}.", code="map.units")
     return VectorFeatures(unit=one)
 
 
@@ -292,12 +302,17 @@ def _table(dataset: Dataset, units: Mapping[str, Any] | None) -> TableFeatures:
         names = named or [str(at) for at in range(samples.n_features)]
         more = {"names": tuple(names)}
     else:
-        raise PoisonproofError(f"The map 'table' reads tables, and these are {samples.kind}; use 'numbers' or 'words'.")
+        raise PoisonproofError(
+            f"The map 'table' reads tables, and these are {samples.kind}; use 'numbers' or 'words'.",
+            code="map.wrong-kind",
+        )
     if units is None:
         return TableFeatures.from_rows(samples, trusted=False, **more)
     unknown = [name for name in units if name not in names]
     if unknown:
-        raise PoisonproofError(f"--units names the column '{unknown[0]}', which the table lacks ({', '.join(names)}).")
+        raise PoisonproofError(
+            f"--units names the column '{unknown[0]}', which the table lacks ({', '.join(names)}).", code="map.units"
+        )
     return TableFeatures.declared(units, **more)
 
 
@@ -338,17 +353,21 @@ def map_of(record: Mapping[str, Any], given: PublicMap | None = None) -> Any:
         return given
     if name == OWN:
         raise PoisonproofError(
-            "The feature map is one of somebody's own, and a record does not hold its code; give the model itself."
+            "The feature map is one of somebody's own, and a record does not hold its code; give the model itself.",
+            code="map.unknown",
         )
     if name == ENCODER:
         made = registry.encoder(str(values.get("of"))) if given is None else given
         if made.digest != values.get("digest"):
-            raise PoisonproofError(f"The encoder '{values.get('of')}' is not the one on record: its digest is another.")
+            raise PoisonproofError(
+                f"The encoder '{values.get('of')}' is not the one on record: its digest is another.",
+                code="encoder.other-weights",
+            )
         return made
     if name in PLAIN:
         return PLAIN[str(name)](**values)
     if name != "table":
-        raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.")
+        raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.", code="map.unknown")
     columns = tuple((NumberColumn if "unit" in column else CategoryColumn)(**column) for column in values["columns"])
     names = None if values.get("names") is None else tuple(values["names"])
     return TableFeatures(**{**values, "columns": columns, "names": names})

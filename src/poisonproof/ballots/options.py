@@ -122,22 +122,28 @@ class VoterOptions:
         """Refuse options of another method, and a method that there is not."""
         method = self.method
         if method is not None and method not in METHODS:
-            raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{method}'.")
+            raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{method}'.", code="options.unknown")
         if self.train and (odd := self.given([*OF[BALLOTS], *OF[NEIGHBOURS], *OF_MAPS])):
             raise PoisonproofError(
-                f"{odd[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
+                f"{odd[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too.",
+                code="options.other-method",
             )
         if self.train:
             return
         if odd := self.given(OF[NEIGHBOURS if method == BALLOTS else BALLOTS]):
-            raise PoisonproofError(f"{odd[0]} is not of --method {method}; leave one of them out.")
+            raise PoisonproofError(
+                f"{odd[0]} is not of --method {method}; leave one of them out.", code="options.other-method"
+            )
         if method == BALLOTS and self.near is None:
             raise PoisonproofError(
                 "--method ballots needs --near, the greatest distance that counts as near; `poisonproof plan DATA "
-                "--attack-size M` proposes one."
+                "--attack-size M` proposes one.",
+                code="options.missing",
             )
         if method == NEIGHBOURS and self.n_neighbors is None:
-            raise PoisonproofError("--method neighbours needs --n-neighbors, how many of the nearest vote.")
+            raise PoisonproofError(
+                "--method neighbours needs --n-neighbors, how many of the nearest vote.", code="options.missing"
+            )
 
     def classifier(
         self,
@@ -161,10 +167,15 @@ class VoterOptions:
             return NeighborVoteClassifier(features, n_neighbors=n_neighbors, **common)
         assert near is not None
         if self.voices is not None and dataset.train.groups is None:
-            raise PoisonproofError("--voices are those of contributors; give --group-column too.")
+            raise PoisonproofError(
+                "--voices are those of contributors; give --group-column too.", code="options.missing"
+            )
         sizes = None if self.class_sizes is None else class_sizes(self.class_sizes, dataset)
         if self.class_sizes_from is not None and sizes is None:
-            raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
+            raise PoisonproofError(
+                "--class-sizes-from says where declared sizes come from; give --class-sizes too.",
+                code="options.missing",
+            )
         if sizes is not None:
             common["classes"] = None  # they are the keys
         return BallotClassifier(
@@ -186,7 +197,8 @@ class VoterOptions:
             if learner not in PICTURES or name not in (None, learner):
                 raise PoisonproofError(
                     f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
-                    "(--features chooses a map)."
+                    "(--features chooses a map).",
+                    code="options.other-method",
                 )
             name = learner
         units = None if self.units is None else column_units(self.units)
@@ -195,7 +207,9 @@ class VoterOptions:
         if encoder in (None, NONE):
             return map_for(dataset, name, unit=self.unit, units=units)
         if name is not None or units is not None or self.unit is not None:
-            raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
+            raise PoisonproofError(
+                f"--encoder {encoder} is the map, too; leave --features and units out.", code="options.other-method"
+            )
         return encoder_of(str(encoder))
 
     def following(self, method: str, parameters: dict[str, float]) -> VoterOptions:
@@ -210,17 +224,24 @@ class VoterOptions:
         """The map for a pilot, None for the one of this kind of data, and the classifiers of a comparison's rows."""
         models = {}
         if (of_map := self.given(OF_MAPS)) and not {*OF} & {*rows}:
-            raise PoisonproofError(f"{of_map[0]} is of the row '{BALLOTS}', which is not among --rows.")
+            raise PoisonproofError(
+                f"{of_map[0]} is of the row '{BALLOTS}', which is not among --rows.", code="options.other-method"
+            )
         for method, names in OF.items():
             given = self.given(names)
             if given and method not in rows:
-                raise PoisonproofError(f"{given[0]} is of the row '{method}', which is not among --rows.")
+                raise PoisonproofError(
+                    f"{given[0]} is of the row '{method}', which is not among --rows.", code="options.other-method"
+                )
             if getattr(self, names[0]) is not None:
                 others = OF[NEIGHBOURS if method == BALLOTS else BALLOTS]
                 plain: Any = {name: type(self).__dataclass_fields__[name].default for name in others}
                 models[method] = replace(self, method=method, **plain).classifier(dataset, None, n_jobs, encoder)
             elif given:
-                raise PoisonproofError(f"{given[0]} goes with --near; a pilot of ballots tries plain ones only.")
+                raise PoisonproofError(
+                    f"{given[0]} goes with --near; a pilot of ballots tries plain ones only.",
+                    code="options.other-method",
+                )
         if encoder is None and not of_map:
             return None, models
         return self.map(dataset, None, encoder), models
@@ -238,7 +259,8 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:
         odd = next(iter([*(cells.keys() - known.keys()), *(known.keys() - cells.keys())]))
         raise PoisonproofError(
             f"--class-sizes must name the {len(known)} classes and no others; "
-            + (f"'{known[odd]}' is missing." if odd in known else f"'{cells[odd]}' is none of them.")
+            + (f"'{known[odd]}' is missing." if odd in known else f"'{cells[odd]}' is none of them."),
+            code="ballots.class-sizes",
         )
     sizes: dict[Any, int] = {}
     for name, size in given.items():
@@ -246,7 +268,7 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:
             sizes[known.get(label_cell(name), name)] = int(str(size))
         except ValueError:
             sentence = f"--class-sizes: the size of '{name}' must be a whole number. Got '{size}'."
-            raise PoisonproofError(sentence) from None
+            raise PoisonproofError(sentence, code="ballots.class-sizes") from None
     unseen = [name for cell, name in cells.items() if cell not in known]
     if unseen:
         log.warning("no training sample has the label '%s' that --class-sizes names", unseen[0])
@@ -261,7 +283,9 @@ def column_units(text: str) -> dict[str, float | str | tuple[float, float]]:
         try:
             units[name] = unit if unit == "category" else (float(one), float(centre)) if at else float(one)
         except ValueError:
-            raise PoisonproofError(f"--units: column '{name}' needs a number, or 'category'. Got '{unit}'.") from None
+            raise PoisonproofError(
+                f"--units: column '{name}' needs a number, or 'category'. Got '{unit}'.", code="map.units"
+            ) from None
     return units
 
 
@@ -273,9 +297,11 @@ def named_values(option: str, text: str) -> dict[str, Any]:
         except ValueError:
             record = None
         if not isinstance(record, dict) or not record:
-            raise PoisonproofError(f'{option}: {text} holds no JSON object like {{"a": 1}}.')
+            raise PoisonproofError(f'{option}: {text} holds no JSON object like {{"a": 1}}.', code="options.json")
         return record
     pairs = [part.rpartition("=") for part in text.split(",")]
     if any(not name.strip() or not value.strip() for name, _, value in pairs):
-        raise PoisonproofError(f"{option} must be NAME=VALUE with commas between, or a JSON file. Got '{text}'.")
+        raise PoisonproofError(
+            f"{option} must be NAME=VALUE with commas between, or a JSON file. Got '{text}'.", code="options.json"
+        )
     return {name.strip(): value.strip() for name, _, value in pairs}

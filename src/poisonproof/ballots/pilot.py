@@ -94,7 +94,10 @@ class SampleRows(Rows):
         for name in names:
             kind, given = registry.find("elections", name).classifier, self.bench.voters.get(name)
             if given is not None and not isinstance(given, kind):
-                raise PoisonproofError(f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.")
+                raise PoisonproofError(
+                    f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.",
+                    code="options.value",
+                )
             try:
                 model = given or self._by_pilot(name)
             except PoisonproofError as error:

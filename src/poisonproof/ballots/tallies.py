@@ -96,7 +96,9 @@ class TalliesOfSamples:
         There is one method, so ``method`` says nothing; partitions (``reachable``) are base classifiers' alone.
         """
         if reachable is not None:
-            raise PoisonproofError("'reachable' asks about votes of base classifiers, and here samples vote.")
+            raise PoisonproofError(
+                "'reachable' asks about votes of base classifiers, and here samples vote.", code="certify.reachable"
+            )
         election = self.election
         common: dict[str, Any] = {
             "method": election["kind"],
@@ -207,17 +209,23 @@ class Ballots(TalliesOfSamples):
         shapes = {"near": (len(self.near), cells), "sizes": (n_classes,), "self_near": (len(self.near),)}
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
-                raise PoisonproofError(f"The '{name}' of ballots is {getattr(self, name).shape} instead of {shape}.")
+                raise PoisonproofError(
+                    f"The '{name}' of ballots is {getattr(self, name).shape} instead of {shape}.", code="ballots.shape"
+                )
         if (self.near < 0).any() or (self.near > self.totals).any() or (self.sizes < 0).any():
-            raise PoisonproofError("Ballots must count from 0 to the samples there are, and class sizes from 0 on.")
+            raise PoisonproofError(
+                "Ballots must count from 0 to the samples there are, and class sizes from 0 on.", code="ballots.counts"
+            )
         if (self.voices is None and cells != n_classes) or (self.classes_inferred and self.sizes.any()):
             raise PoisonproofError(
-                "Ballots need a count for every class, and no class sizes unless classes are declared."
+                "Ballots need a count for every class, and no class sizes unless classes are declared.",
+                code="ballots.counts",
             )
         if self.voices is not None and not self.voices.divide(cells, n_classes):
             raise PoisonproofError(
                 f"The cells of contributors must divide {cells} counts among {n_classes} classes. Got "
-                f"{len(self.voices.classes)} classes and {len(self.voices.starts)} beginnings."
+                f"{len(self.voices.classes)} classes and {len(self.voices.starts)} beginnings.",
+                code="ballots.counts",
             )
 
     @property
@@ -287,11 +295,14 @@ class Ballots(TalliesOfSamples):
         started = monotonic()
         size, limit = attack_size_of(attack_size, time_limit)
         if self.n_test == 0:
-            raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
+            raise PoisonproofError(
+                "A certified accuracy needs at least one test sample. Got none.", code="certificate.no-test"
+            )
         if self.voices is not None:
             raise PoisonproofError(
                 "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single "
-                "samples."
+                "samples.",
+                code="accuracy.contributors",
             )
         right = self.certify().evaluate(y).right
         standing = Leads.of(self.class_scores(), self.classes_inferred)
@@ -357,13 +368,16 @@ class Neighbours(TalliesOfSamples):
 
     def __post_init__(self) -> None:
         if self.order.ndim != 2 or self.first.shape != self.order.shape[:1]:
-            raise PoisonproofError(f"The order of neighbours must be a table. Got shape {self.order.shape}.")
+            raise PoisonproofError(
+                f"The order of neighbours must be a table. Got shape {self.order.shape}.", code="ballots.shape"
+            )
         if self.order.size and not 0 <= int(self.order.min()) <= int(self.order.max()) < len(self.classes):
-            raise PoisonproofError(f"Neighbours must be class codes below {len(self.classes)}.")
+            raise PoisonproofError(f"Neighbours must be class codes below {len(self.classes)}.", code="ballots.counts")
         if self.n_neighbors < 1 or not min(self.n_neighbors, self.n_samples) <= self.order.shape[1] <= self.n_samples:
             raise PoisonproofError(
                 f"There must be at least {self.n_neighbors} neighbours in order, or all {self.n_samples} samples. "
-                f"Got {self.order.shape[1]}."
+                f"Got {self.order.shape[1]}.",
+                code="ballots.shape",
             )
 
     @property

@@ -654,7 +654,8 @@ def write_ballots(
     if near.ndim != 2 or totals.shape != near.shape[1:] or sizes.shape != near.shape[1:]:
         raise PoisonproofError(
             f"A witness of ballots needs one total and one size for each of the classes of 'near'. Got shapes "
-            f"{near.shape}, {totals.shape} and {sizes.shape}."
+            f"{near.shape}, {totals.shape} and {sizes.shape}.",
+            code="witness.shape",
         )
     formal.write_line(file, formal.FORMAT, "ballots")
     formal.write_line(file, "classes", near.shape[1], "inferred" if inferred else "declared")
@@ -691,7 +692,8 @@ def write_neighbours(
         if len(row) < needed:
             raise PoisonproofError(
                 f"A witness of radius {r} among {n_voters} neighbours needs the labels of the {needed} nearest "
-                f"training samples. Got {len(row)}."
+                f"training samples. Got {len(row)}.",
+                code="witness.shape",
             )
         formal.write_line(file, "sample", p, r, "labels", *np.asarray(row)[:needed].tolist())
     formal.write_line(file, "end")

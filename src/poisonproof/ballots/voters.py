@@ -375,7 +375,10 @@ class Map:
         How many numbers it gives is what most of the samples with the smallest content hashes say.
         """
         if not (isinstance(scale, int | float) and 0 < scale < float("inf")):
-            raise PoisonproofError(f"The 'scale' parameter must be a number of steps per unit above 0. Got {scale!r}.")
+            raise PoisonproofError(
+                f"The 'scale' parameter must be a number of steps per unit above 0. Got {scale!r}.",
+                code="map.parameter",
+            )
         if isinstance(features, PublicMap):
             public = features.checked(samples)
             return cls(public, public.scale, public.width, public.measured_by)
@@ -384,7 +387,8 @@ class Map:
         if not callable(features) or isinstance(features, type):
             raise PoisonproofError(
                 "The 'features' parameter must be a feature map, such as GlyphFeatures(), or a function from samples "
-                f"to an array (n, features). Got {features!r} instead."
+                f"to an array (n, features). Got {features!r} instead.",
+                code="map.parameter",
             )
         return cls(features, float(getattr(features, "scale", scale)), 0)._measured(samples)
 
@@ -486,7 +490,8 @@ class Map:
         if given.ndim != 2 or len(given) != len(rows) or given.shape[1] == 0 or given.dtype.kind not in "iufb":
             raise PoisonproofError(
                 f"The feature map must give a row of numbers for each of {len(rows)} samples. Got an array of shape "
-                f"{given.shape} and dtype {given.dtype}."
+                f"{given.shape} and dtype {given.dtype}.",
+                code="map.output",
             )
         if given.dtype.kind == "f":
             numbers = np.isfinite(given).all(axis=1)
@@ -504,21 +509,25 @@ class Map:
         for at in np.split(again[::-1], range(self._at_once, len(again), self._at_once)):
             asked = self._try(samples, at, errors)
             if asked is None:
-                raise PoisonproofError(f"The feature map raised when it was asked twice ({errors[0]}).")
+                raise PoisonproofError(
+                    f"The feature map raised when it was asked twice ({errors[0]}).", code="map.impure"
+                )
             given, numbers = asked
             if not numbers.all() or given.shape[1] != whole.shape[1] or (given != whole[at]).any():
                 raise PoisonproofError(
                     "The feature map gave other numbers when it was asked about the same samples again; it must be a "
-                    "fixed function of one sample: no random numbers, no dropout, nothing taken from the batch."
+                    "fixed function of one sample: no random numbers, no dropout, nothing taken from the batch.",
+                    code="map.impure",
                 )
 
 
 def _unusable(errors: list[Exception]) -> PoisonproofError:
     if errors:
-        return PoisonproofError(f"The feature map could read no sample; it said: {errors[0]}")
+        return PoisonproofError(f"The feature map could read no sample; it said: {errors[0]}", code="map.output")
     return PoisonproofError(
         "The feature map gave no usable numbers for any sample: NaN, infinity, missing values that it does not take, "
-        f"another number of them each time, or vectors longer than {LONGEST} steps; choose a smaller scale."
+        f"another number of them each time, or vectors longer than {LONGEST} steps; choose a smaller scale.",
+        code="map.output",
     )
 
 

@@ -111,18 +111,26 @@ def certify(
     if shared:
         for option, value in (("--target", target), ("--against", against), ("--split", split), ("--out", out)):
             if value is not None:
-                raise PoisonproofError(f"--shared asks about one attack on all test samples; leave {option} out.")
+                raise PoisonproofError(
+                    f"--shared asks about one attack on all test samples; leave {option} out.", code="options.conflict"
+                )
         sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
         tallies, truth = _with_labels(votes, labels, spread, classes, data_dir)
         _shared(tallies, truth, sizes, method or DEFAULT_METHOD, time_limit, seed, json)
         return
     if attack_size is not None:
-        raise PoisonproofError("--attack-size says how large the one attack of --shared is; give --shared too.")
+        raise PoisonproofError(
+            "--attack-size says how large the one attack of --shared is; give --shared too.", code="options.missing"
+        )
     if target is not None and against is not None:
-        raise PoisonproofError("--target asks about samples inserted and removed; leave --against out, or --target.")
+        raise PoisonproofError(
+            "--target asks about samples inserted and removed; leave --against out, or --target.",
+            code="options.conflict",
+        )
     if votes.is_dir():
         raise PoisonproofError(
-            f"{votes} is a folder; of a run, give its file: votes.npy, or, where samples vote, METHOD.npz."
+            f"{votes} is a folder; of a run, give its file: votes.npy, or, where samples vote, METHOD.npz.",
+            code="file.kind",
         )
     matrix: Votes | Tallies
     if votes.suffix == ".npz":
@@ -152,11 +160,14 @@ def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> 
 
     for option in (option for option, value in given.items() if value is not None):
         raise PoisonproofError(
-            f"{option} is about base classifiers, and in {path} training samples vote; leave it out."
+            f"{option} is about base classifiers, and in {path} training samples vote; leave it out.",
+            code="options.other-method",
         )
     said: Tallies = load_tallies(path)
     if classes is not None and not _names(classes, said.classes):
-        raise PoisonproofError(f"{path} was made with other classes than --classes says; leave --classes out.")
+        raise PoisonproofError(
+            f"{path} was made with other classes than --classes says; leave --classes out.", code="options.conflict"
+        )
     return said
 
 
@@ -182,20 +193,25 @@ def open_votes(
             "split": split is not None and (known.split is None or split != known.split.kind),
         }
         for name in (name for name, differs in differing.items() if differs):
-            raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
+            raise PoisonproofError(
+                f"{path} was made with another {name} than --{name} says; leave --{name} out.", code="options.conflict"
+            )
         return known
     if path.suffix == ".npz":
-        raise PoisonproofError(f"{path} is not a .npy matrix of votes of base classifiers.")
+        raise PoisonproofError(f"{path} is not a .npy matrix of votes of base classifiers.", code="file.kind")
     if spread is None:
         raise PoisonproofError(
             f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; give what `poisonproof "
             "split` wrote, --spread subsets.npz, or name it: paper:K,D, random:K,D,SEED, or dpa:K if every sample "
-            "reached one base classifier (d = 1)."
+            "reached one base classifier (d = 1).",
+            code="spread.missing",
         )
     matrix, named = _array(path), options.parse_spread(spread)
     of_file = made_with(spread)[1] if Path(spread).is_file() else None
     if of_file is not None and split not in (None, of_file.kind):
-        raise PoisonproofError(f"{spread} was made with another split than --split says; leave --split out.")
+        raise PoisonproofError(
+            f"{spread} was made with another split than --split says; leave --split out.", code="options.conflict"
+        )
     ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
     names: Sequence[Any]
     if classes is not None:
@@ -206,7 +222,8 @@ def open_votes(
         if not _are_whole(ranked):
             raise PoisonproofError(
                 f"{rankings_file(path).name} has {len(names)} places and codes up to {int(ranked.max())}, so it does "
-                "not tell whether rankings end or were cut; say how many classes there are: --classes N."
+                "not tell whether rankings end or were cut; say how many classes there are: --classes N.",
+                code="rankings.cut",
             )
     else:
         seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
@@ -249,7 +266,9 @@ def open_labels(path: Path | None, votes: Votes | Tallies) -> Any:
         return truth
     wrong = truth[(truth < 0) | (truth >= len(votes.classes))]
     if len(wrong):
-        raise PoisonproofError(f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.")
+        raise PoisonproofError(
+            f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.", code="labels.unknown"
+        )
     return votes.classes[truth]
 
 
@@ -390,7 +409,9 @@ def _with_labels(
     """Votes and the labels of their test samples; a run's are read again from where it found its data."""
     if not votes.is_dir():
         if labels is None:
-            raise PoisonproofError(f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.")
+            raise PoisonproofError(
+                f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.", code="labels.missing"
+            )
         matrix = open_votes(votes, spread, labels, classes, None)
         return matrix, open_labels(labels, matrix)
     from poisonproof.runs.election import election_named
@@ -399,7 +420,7 @@ def _with_labels(
 
     for option, value in (("--labels", labels), ("--spread", spread), ("--classes", classes)):
         if value is not None:
-            raise PoisonproofError(f"The run in {votes} knows its own; leave {option} out.")
+            raise PoisonproofError(f"The run in {votes} knows its own; leave {option} out.", code="options.conflict")
     reopened = reopen(votes, None, data_dir)
     reopened.check_same_data(votes)
     settings = Manifest.of_run(votes).settings
@@ -453,12 +474,14 @@ def split(
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
     given = _read(data, data_dir, read, dtype)
     if given.groups is not None and split != "content":
-        raise PoisonproofError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
+        raise PoisonproofError(
+            f"With a column of contributors the split is 'group'; leave --split {split} out.", code="options.conflict"
+        )
     how = Split("group" if given.groups is not None else split, given.dtype, given.n_features)  # type: ignore[arg-type]
     samples = how.samples(given.X)
     codes = np.zeros(len(samples), np.int64) if given.y is None else read_labels(given.y, read.classes).codes
     if len(codes) != len(samples):
-        raise PoisonproofError(f"{data} holds {len(samples)} samples but {len(codes)} labels.")
+        raise PoisonproofError(f"{data} holds {len(samples)} samples but {len(codes)} labels.", code="labels.count")
     subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions, groups=given.groups), chosen)
     save_subsets(out, subsets, how, given.names)
     empty = int((subsets.sizes == 0).sum())
@@ -501,7 +524,8 @@ def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _G
     for option, value in (("--test", read.test), ("--held-out", read.held_out)):
         if value is not None:
             raise PoisonproofError(
-                f"{option} holds samples out, and `split` splits all that it is given; leave it out."
+                f"{option} holds samples out, and `split` splits all that it is given; leave it out.",
+                code="options.conflict",
             )
     path = Path(name)
     if path.suffix in (".npy", ".npz") and not options.words_of(read):
@@ -531,4 +555,4 @@ def _arrays(path: Path) -> tuple[Any, Any]:
     for x_name, y_name in (("x_train", "y_train"), ("X", "y")):
         if x_name in arrays:
             return arrays[x_name], arrays.get(y_name)
-    raise PoisonproofError(f"{path} holds neither; it must hold x_train or X.")
+    raise PoisonproofError(f"{path} holds neither; it must hold x_train or X.", code="file.kind")

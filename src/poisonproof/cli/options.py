@@ -167,7 +167,7 @@ def named_classes(text: str) -> list[str]:
     if not text.strip().isdecimal():
         return [name.strip() for name in text.split(",")]
     if int(text) > MOST_CLASSES:
-        raise PoisonproofError(f"--classes may be {MOST_CLASSES} at the most. Got {text}.")
+        raise PoisonproofError(f"--classes may be {MOST_CLASSES} at the most. Got {text}.", code="options.value")
     return [str(label) for label in range(int(text))]
 
 
@@ -178,7 +178,9 @@ def named_class(text: str, classes: Any) -> Any:
     code = int(places_of(label_cells([text]), label_cells(classes.tolist()))[0])
     if code < 0:
         known = ", ".join(str(label) for label in classes.tolist()[:10]) + (", …" if len(classes) > 10 else "")
-        raise PoisonproofError(f"--target '{text}' must name one of the {len(classes)} classes ({known}).")
+        raise PoisonproofError(
+            f"--target '{text}' must name one of the {len(classes)} classes ({known}).", code="options.value"
+        )
     return classes.tolist()[code]
 
 
@@ -189,7 +191,9 @@ def whole_numbers(option: str, text: str) -> list[int]:
     except ValueError:
         numbers = [-1]
     if min(numbers) < 0:
-        raise PoisonproofError(f"{option} must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'.")
+        raise PoisonproofError(
+            f"{option} must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'.", code="options.value"
+        )
     return numbers
 
 
@@ -216,10 +220,10 @@ def parse_spread(text: str) -> Spread:
         except ValueError:
             numbers = []
         if len(numbers) not in counts:
-            raise PoisonproofError(f"'{text}' is not a spread: give {FORMS} with whole numbers.")
+            raise PoisonproofError(f"'{text}' is not a spread: give {FORMS} with whole numbers.", code="spread.unknown")
         return make(*numbers)
     if not Path(text).exists():
-        raise PoisonproofError(f"'{text}' is neither a file nor a spread: give {FORMS}.")
+        raise PoisonproofError(f"'{text}' is neither a file nor a spread: give {FORMS}.", code="spread.unknown")
     return Spread.load(text)
 
 
@@ -298,7 +302,9 @@ class VoterOptions:
     def check(self) -> None:
         """Refuse options that do not belong together, and a method that there is not."""
         if self.method not in (None, ENSEMBLE, AUTO):
-            raise PoisonproofError(f"--method is one of {ENSEMBLE}, {AUTO}. Got '{self.method}'.")
+            raise PoisonproofError(
+                f"--method is one of {ENSEMBLE}, {AUTO}. Got '{self.method}'.", code="options.unknown"
+            )
 
     def classifier(self, dataset: Dataset, learner: str | None, n_jobs: int, encoder: str | None) -> Any:
         """The classifier of voters that are not trained, not yet fitted."""
@@ -362,7 +368,7 @@ def read_options(
     from poisonproof.data.options import ReadOptions
 
     if max_size is not None and not max_size > 0:
-        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
+        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.", code="options.value")
     if held_out is not None and not 0 < held_out < 1:
         raise PoisonproofError(f"--held-out must lie between 0 and 1. Got {held_out}.", code="data.held-out")
     return ReadOptions(
@@ -402,7 +408,9 @@ def words_of(read: ReadOptions) -> list[str]:
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise PoisonproofError(f"'{text}' is not a size of images: give WIDTHxHEIGHT, such as 32x32.")
+        raise PoisonproofError(
+            f"'{text}' is not a size of images: give WIDTHxHEIGHT, such as 32x32.", code="options.value"
+        )
     return int(width), int(height)
 
 

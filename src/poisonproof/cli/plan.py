@@ -92,7 +92,9 @@ def _refuse_another_file(out: Path) -> None:
         try:
             Plan.load(out)
         except (ValueError, OSError):
-            raise PoisonproofError(f"{out} exists and is not a plan; choose another --out.") from None
+            raise PoisonproofError(
+                f"{out} exists and is not a plan; choose another --out.", code="file.taken"
+            ) from None
 
 
 def _next_command(
@@ -184,7 +186,7 @@ def compare(
     output.warnings_as_notes()
     sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
-        raise PoisonproofError(f"{out} is a file; --out takes a folder.")
+        raise PoisonproofError(f"{out} is a file; --out takes a folder.", code="file.taken")
     wanted = list(comparing.titles()) if rows is None else [name.strip() for name in rows.split(",")]
     samples = options.open_data(data, data_dir, read)
     chosen = encoder_for(samples.schema, encoder, learner)

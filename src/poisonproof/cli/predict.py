@@ -92,7 +92,7 @@ def predict(
 
     for name, number in (("--attack-size", attack_size), ("--min-radius", min_radius)):
         if number is not None and number < 0:
-            raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
+            raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.", code="options.value")
     output.warnings_as_notes()
     opened = open_run_and_data(run, data, read, n_jobs, UserCode(learner, encoder))
     if votes:
@@ -114,7 +114,7 @@ def predict(
                     waiting = b""
                 progress(len(summary), None)
         if not len(summary):
-            raise PoisonproofError(f"{data} holds no sample that can be read.")
+            raise PoisonproofError(f"{data} holds no sample that can be read.", code="data.empty")
 
     if out is None:
         write(typer.get_binary_stream("stdout"))
@@ -151,7 +151,9 @@ def keep_votes(opened: RunAndData, data: Path, out: Path | None, json: bool) -> 
     saved, fitted = opened.saved, opened.saved.fitted
     suffix = Path(election_named(saved.manifest.settings.method).result).suffix
     if out is None or out.suffix != suffix:
-        raise PoisonproofError(f"Votes of this run need a file to be written to: --out NAME{suffix}.")
+        raise PoisonproofError(
+            f"Votes of this run need a file to be written to: --out NAME{suffix}.", code="options.missing"
+        )
     with progress_bar("samples") as progress:
         parts: list[Any] = []
         count = 0
@@ -163,7 +165,7 @@ def keep_votes(opened: RunAndData, data: Path, out: Path | None, json: bool) -> 
     for note in opened.stream.notes:
         output.note(note)
     if not parts:
-        raise PoisonproofError(f"{data} holds no sample that can be read.")
+        raise PoisonproofError(f"{data} holds no sample that can be read.", code="data.empty")
     fitted.tallies(parts).save(out)
     if json:
         output.print_json({"out": str(out), "samples": count, "voters": fitted.n_voters})
@@ -320,7 +322,7 @@ def serve(
 
     for name, number in (("--max-body", max_body), ("--timeout", timeout)):
         if not number > 0:
-            raise PoisonproofError(f"{name} must be above 0. Got {number}.")
+            raise PoisonproofError(f"{name} must be above 0. Got {number}.", code="options.value")
     output.warnings_as_notes()
     settings = app.ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
     with progress_bar("opening"):

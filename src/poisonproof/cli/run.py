@@ -65,7 +65,10 @@ class EnsembleOptions:
         """Refuse options that are about base classifiers, where there are none."""
         names = [name for name in self.given_of_base_classifiers if name not in ("learner", "plan")]
         if names:
-            raise PoisonproofError(f"--{names[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
+            raise PoisonproofError(
+                f"--{names[0].replace('_', '-')} is about base classifiers; leave it or {what} out.",
+                code="options.conflict",
+            )
 
     @property
     def given_of_base_classifiers(self) -> list[str]:
@@ -129,7 +132,9 @@ def run(
         from poisonproof.system.progress import watched
 
     if attack_size is not None and attack_size < 0:
-        raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
+        raise PoisonproofError(
+            f"--attack-size must be a whole number of 0 or more. Got {attack_size}.", code="options.value"
+        )
     voters.check()
     followed = follow(ensemble, voters, read, attack_size)
     if followed is not None:
@@ -201,7 +206,8 @@ def prepare(
     grouped = samples.train.groups is not None
     if grouped and ensemble.split != "content":
         raise PoisonproofError(
-            f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
+            f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out.",
+            code="options.conflict",
         )
     model = FiniteAggregationClassifier(
         estimator,
@@ -303,7 +309,7 @@ def follow(
         twice = [name for name in SAID_BY_PLAN if name in ensemble.given_of_base_classifiers]
         twice += ["method"] * (voters.method is not None)
         if twice:
-            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
+            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.", code="options.conflict")
         return _followed(replace(ensemble, learner=found.learner_name), voters, found.followed(), found)
     own = {name for name in ensemble.given_of_base_classifiers if name != "learner"}
     if voters.method == AUTO:
@@ -311,9 +317,13 @@ def follow(
     elif voters.method not in (None, ENSEMBLE) or not attack_size or {"k", "spread"} & own:
         return None
     if not attack_size:
-        raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
+        raise PoisonproofError(
+            "--method auto needs --attack-size: how many poisons predictions should withstand.", code="options.missing"
+        )
     if "max_memory" in own:
-        raise PoisonproofError("With --max-memory no pilot is made; say --k, or give a --plan of the same data.")
+        raise PoisonproofError(
+            "With --max-memory no pilot is made; say --k, or give a --plan of the same data.", code="options.missing"
+        )
     output.warnings_as_notes()
     samples = options.open_data(ensemble.data, ensemble.data_dir, read)
     out = ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}"

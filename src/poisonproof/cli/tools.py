@@ -300,7 +300,7 @@ def write_example(name: str, folder: str | Path) -> Written:
     folder : path
     """
     if name not in WRITERS:
-        raise PoisonproofError(f"There is no example '{name}'; there are {', '.join(WRITERS)}.")
+        raise PoisonproofError(f"There is no example '{name}'; there are {', '.join(WRITERS)}.", code="example.unknown")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return WRITERS[name](folder)

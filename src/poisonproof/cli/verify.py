@@ -128,7 +128,9 @@ class Named:
             return reopen(path, self.data, self.data_dir, test=self.test, strict=False).dataset
         name = self.data or manifest.get("settings", {}).get("dataset", {}).get("name")
         if name is None:
-            raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")
+            raise PoisonproofError(
+                f"{path} does not say which data it was made from; give DATA.", code="verify.no-data"
+            )
         return load(name, self.data_dir)
 
     def estimator(self, path: Path) -> Any:
@@ -235,9 +237,11 @@ def verify(
     import poisonproof
 
     if not max_size > 0:
-        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
+        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.", code="options.value")
     if named.test is not None and named.data is None:
-        raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
+        raise PoisonproofError(
+            "--test names the test samples that go with DATA; give DATA too.", code="options.missing"
+        )
     at_hand = named.at_hand(path, given=options.typed("data_dir"))
     if at_hand.dataset is None and path.is_dir():
         output.note(at_hand.source)
@@ -261,7 +265,9 @@ def verify(
     if signature is not None:
         signed = _check_signed(path, signature, evidence, at_hand.dataset, verdict)
     elif evidence is not None:
-        raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
+        raise PoisonproofError(
+            "--evidence says where signed evidence is; give --signature KEY to check it.", code="options.missing"
+        )
     if json:
         output.print_json(verdict.as_dict() | ({} if signed is None else signed._asdict()))
     else:
@@ -439,7 +445,8 @@ def gate(
     sizes, shares = attack_size or [], [_share(text, "--certified-fraction") for text in certified_fraction or []]
     if len(sizes) != len(shares):
         raise PoisonproofError(
-            f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}."
+            f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}.",
+            code="options.missing",
         )
     thresholds = Thresholds(
         tuple(zip(sizes, shares, strict=True)),
@@ -489,7 +496,9 @@ def _share(text: str, option: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
-        raise PoisonproofError(f"{option} must be a share between 0 and 1, such as 0.8. Got '{text}'.")
+        raise PoisonproofError(
+            f"{option} must be a share between 0 and 1, such as 0.8. Got '{text}'.", code="options.value"
+        )
     return share
 
 
@@ -511,7 +520,7 @@ def _verified_facts(run: Path, named: Named) -> Facts:
             progress=progress,
         )
     if data.dataset is None and verdict.consistent:
-        raise PoisonproofError(f"Figures need the labels of the test samples; {data.source}")
+        raise PoisonproofError(f"Figures need the labels of the test samples; {data.source}", code="labels.missing")
     try:
         return gather(run, data.dataset, verdict)
     except CheckFailed as error:
@@ -529,7 +538,7 @@ def _check_signed(
 
     key = public_key(signature)
     if not path.is_dir():
-        raise PoisonproofError(f"{path} is no run; evidence is signed about runs.")
+        raise PoisonproofError(f"{path} is no run; evidence is signed about runs.", code="file.kind")
     if not verdict.consistent:
         return SignatureResult(signed=False, signature=verdict.verdict)
     try:

@@ -98,7 +98,8 @@ class Kept:
         truth, labels = codes_and_labels(y, self.classes, inferred=self.classes_inferred)
         if len(truth) != len(self):
             raise PoisonproofError(
-                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample.",
+                code="labels.count",
             )
         return Evaluation(self.prediction, self.radius, truth, self._right(truth), labels)
 
@@ -287,7 +288,9 @@ class Certificate(Kept):
     def ensemble(self) -> Spread:
         """The spread of the base classifiers that voted; one sentence where training samples did."""
         if self.spread is None:
-            raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
+            raise PoisonproofError(
+                f"There are no base classifiers here, and no spread: {self.voters}.", code="certificate.no-members"
+            )
         return self.spread
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
@@ -386,7 +389,10 @@ class TargetCertificate(Kept):
         if y is not None:
             counted = self.evaluate(y).truth != self.target
         if not counted.any():
-            raise PoisonproofError("There is no test sample of another class than the target, so there is no share.")
+            raise PoisonproofError(
+                "There is no test sample of another class than the target, so there is no share.",
+                code="certificate.no-test",
+            )
         return number_that_withstand(self.radius[counted & ~self.already], attack_sizes) / int(counted.sum())
 
     def _check(self, path: str | Path) -> None:

@@ -102,15 +102,19 @@ def certify(
         )
     if method not in registry.names("certificates"):
         raise PoisonproofError(
-            f"The 'method' of certify must be one of {registry.names('certificates')}. Got {method!r} instead."
+            f"The 'method' of certify must be one of {registry.names('certificates')}. Got {method!r} instead.",
+            code="certify.parameter",
         )
     if n_jobs != -1 and n_jobs < 1:
-        raise PoisonproofError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
+        raise PoisonproofError(
+            f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.", code="certify.parameter"
+        )
     premises, within = votes.premises, None
     if reachable is not None:
         if method != "finite-aggregation":
             raise PoisonproofError(
-                f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead."
+                f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead.",
+                code="certify.reachable",
             )
         within = reachable_partitions(reachable, votes.spread.n_partitions)
         premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
@@ -126,7 +130,8 @@ def certify(
         if method not in ("finite-aggregation", "dpa-bound"):
             raise PoisonproofError(
                 f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
-                f"'{method}' against any change holds against every target too."
+                f"'{method}' against any change holds against every target too.",
+                code="certify.target",
             )
         code = target_code(votes.classes, target)
         bounds = _bounds_for(votes, code) if method == "dpa-bound" else _against(votes, code, within, n_jobs)
@@ -241,7 +246,8 @@ def run_off(votes: Votes, n_jobs: int) -> Radii:
     if votes.rankings is None:
         raise PoisonproofError(
             "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
-            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
+            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True).",
+            code="certify.no-rankings",
         )
     rankings, spread, n_classes = votes.rankings, votes.spread, len(votes.classes)
     # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
@@ -326,19 +332,27 @@ def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.
     given = np.asarray(reachable)
     if given.ndim != 1:
         raise PoisonproofError(
-            f"'reachable' must be a list of partitions or a mask. Got an array of shape {given.shape}."
+            f"'reachable' must be a list of partitions or a mask. Got an array of shape {given.shape}.",
+            code="certify.reachable",
         )
     if given.dtype == np.bool_:
         if len(given) != n_partitions:
-            raise PoisonproofError(f"A mask of reachable partitions needs {n_partitions} entries. Got {len(given)}.")
+            raise PoisonproofError(
+                f"A mask of reachable partitions needs {n_partitions} entries. Got {len(given)}.",
+                code="certify.reachable",
+            )
         return np.flatnonzero(given)
     if len(given) == 0:
         return np.empty(0, np.int64)
     if given.dtype.kind not in "iu":
-        raise PoisonproofError(f"Reachable partitions must be whole numbers or a mask. Got dtype {given.dtype}.")
+        raise PoisonproofError(
+            f"Reachable partitions must be whole numbers or a mask. Got dtype {given.dtype}.", code="certify.reachable"
+        )
     if given.min() < 0 or given.max() >= n_partitions:
         wrong = given.min() if given.min() < 0 else given.max()
-        raise PoisonproofError(f"Reachable partitions must lie in 0 … {n_partitions - 1}. Got {wrong}.")
+        raise PoisonproofError(
+            f"Reachable partitions must lie in 0 … {n_partitions - 1}. Got {wrong}.", code="certify.reachable"
+        )
     return np.unique(given).astype(np.int64)
 
 
@@ -352,7 +366,8 @@ def target_code(classes: NDArray[Any], target: Any) -> int:
     code = int(places_of(label_cells([target]), label_cells(classes.tolist()))[0])
     if code < 0:
         raise PoisonproofError(
-            f"The 'target' of certify must be one of the {len(classes)} classes, as a label. Got {target!r} instead."
+            f"The 'target' of certify must be one of the {len(classes)} classes, as a label. Got {target!r} instead.",
+            code="certify.target",
         )
     return code
 

@@ -70,7 +70,9 @@ def suggest(k: float, d: float) -> tuple[Design, ...]:
     """The designs nearest to k and d, best first: by 4·|ln k′/k| + |ln d′/d|."""
     for name, value in (("k", k), ("d", d)):
         if not value > 0 or math.isinf(value):
-            raise PoisonproofError(f"The '{name}' of a suggestion must be a number > 0. Got {value!r} instead.")
+            raise PoisonproofError(
+                f"The '{name}' of a suggestion must be a number > 0. Got {value!r} instead.", code="design.parameter"
+            )
 
     def distance(design: Design) -> tuple[float, int]:
         return WEIGHT_OF_K * abs(math.log(design.k / k)) + abs(math.log(design.d / d)), design.n_subsets
@@ -99,7 +101,8 @@ def checked_overlap(v: SupportsIndex, residues: Sequence[SupportsIndex]) -> int:
     if v < 2 or len(set(numbers)) != len(numbers) or not numbers or numbers[0] < 0 or numbers[-1] >= v:
         raise PoisonproofError(
             f"A difference set must be a list of different whole numbers in 0 … v - 1 with v ≥ 2. "
-            f"Got v = {v} and {_shortened(numbers)}."
+            f"Got v = {v} and {_shortened(numbers)}.",
+            code="design.not-a-difference-set",
         )
     times = np.zeros(v, np.int64)
     elements = np.array(numbers)
@@ -110,7 +113,8 @@ def checked_overlap(v: SupportsIndex, residues: Sequence[SupportsIndex]) -> int:
         raise PoisonproofError(
             f"{_shortened(numbers)} is not a difference set modulo {v}: every non-zero residue must be a difference "
             f"equally often and at least once, but {rarest} is one {times[rarest]} times and {commonest} is one "
-            f"{times[commonest]} times."
+            f"{times[commonest]} times.",
+            code="design.not-a-difference-set",
         )
     return int(times[rarest])
 
@@ -128,7 +132,8 @@ def plane(q: SupportsIndex) -> tuple[int, list[int]]:
     power = prime_power(q)
     if not power:
         raise PoisonproofError(
-            f"A plane is constructed from a prime power q ≥ 2, such as 2, 3, 4, 5, 7, 8, 9. Got {q}."
+            f"A plane is constructed from a prime power q ≥ 2, such as 2, 3, 4, 5, 7, 8, 9. Got {q}.",
+            code="design.parameter",
         )
     p, exponent = power
     degree = 3 * exponent
@@ -153,7 +158,8 @@ def quartic(p: SupportsIndex) -> tuple[int, list[int]]:
     if p < 37 or 4 * x * x + 1 != p or x % 2 == 0 or prime_factors(p) != [p]:
         raise PoisonproofError(
             "Quartic residues are a difference set for a prime p = 4x² + 1 with x odd and x ≥ 3, such as 37, 101, 197 "
-            f"or 677. Got {p}."
+            f"or 677. Got {p}.",
+            code="design.parameter",
         )
     return p, sorted({pow(y, 4, p) for y in range(1, p)})
 

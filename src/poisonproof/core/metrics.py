@@ -90,7 +90,10 @@ class Evaluation:
     def _classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The codes that occur among the test labels, in increasing order, and how often each does."""
         if not len(self.truth):
-            raise PoisonproofError("There are no test samples, so no class has a share of them; give labels of some.")
+            raise PoisonproofError(
+                "There are no test samples, so no class has a share of them; give labels of some.",
+                code="certificate.no-test",
+            )
         return np.unique(self.truth, return_counts=True)
 
     def _held(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
@@ -219,7 +222,9 @@ def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[A
     """Attack sizes as an array, or one sentence."""
     sizes = np.asarray(attack_sizes)
     if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+        raise PoisonproofError(
+            f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.", code="certificate.attack-size"
+        )
     return sizes
 
 
@@ -240,7 +245,8 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
     """
     if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
         raise PoisonproofError(
-            f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."
+            f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}.",
+            code="labels.count",
         )
     labels = one_by_one(y)
     indices = places_of(label_cells(labels), label_cells(classes.tolist()))
@@ -248,7 +254,8 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
     if len(unknown) and len(unknown) == len(labels):
         raise PoisonproofError(
             f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
-            f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
+            f"is {classes.tolist()[0]!r}); give them as they stand in the training data.",
+            code="labels.unknown",
         )
     if len(unknown) and not inferred:
         first = f"{labels[unknown[0]]!r:.60}"

@@ -187,12 +187,15 @@ def certified_accuracy(
     size, limit = attack_size_of(attack_size, time_limit)
     if method not in ("finite-aggregation", "tight"):
         raise PoisonproofError(
-            f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead."
+            f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead.",
+            code="accuracy.parameter",
         )
     certificate = certify(votes, method, n_jobs=n_jobs)
     right = certificate.evaluate(y).right
     if votes.n_test == 0:
-        raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
+        raise PoisonproofError(
+            "A certified accuracy needs at least one test sample. Got none.", code="certificate.no-test"
+        )
     at_risk = np.flatnonzero(right & (certificate.radius < size))
     clean, n_at_risk = int(right.sum()), len(at_risk)
     attack: tuple[int, ...] = ()
@@ -228,9 +231,13 @@ def attack_size_of(attack_size: SupportsIndex, time_limit: float) -> tuple[int, 
     except TypeError:
         size = -1
     if size < 0 or isinstance(attack_size, bool | np.bool_):
-        raise PoisonproofError(f"An attack size must be a whole number ≥ 0. Got {attack_size!r} instead.")
+        raise PoisonproofError(
+            f"An attack size must be a whole number ≥ 0. Got {attack_size!r} instead.", code="certificate.attack-size"
+        )
     if not isinstance(time_limit, int | float | np.number) or math.isnan(time_limit) or time_limit < 0:
-        raise PoisonproofError(f"The 'time_limit' must be a number of seconds ≥ 0. Got {time_limit!r} instead.")
+        raise PoisonproofError(
+            f"The 'time_limit' must be a number of seconds ≥ 0. Got {time_limit!r} instead.", code="accuracy.parameter"
+        )
     return size, float(time_limit)
 
 

@@ -60,18 +60,28 @@ class Split:
             object.__setattr__(self, "schema", _table_schema(self.schema))
             if self.dtype != "float64" or self.n_features is not None:
                 raise PoisonproofError(
-                    "A schema says how many features there are and that numbers are float64; leave both."
+                    "A schema says how many features there are and that numbers are float64; leave both.",
+                    code="split.parameter",
                 )
         if self.kind not in get_args(Kind):
             raise PoisonproofError(
-                f"The 'split' parameter must be one of 'content', 'pixel-sum' and 'group'. Got {self.kind!r} instead."
+                f"The 'split' parameter must be one of 'content', 'pixel-sum' and 'group'. Got {self.kind!r} instead.",
+                code="split.kind",
             )
         if self.dtype not in DTYPES:
-            raise PoisonproofError(f"The 'dtype' of a split must be one of {list(DTYPES)}. Got {self.dtype!r} instead.")
+            raise PoisonproofError(
+                f"The 'dtype' of a split must be one of {list(DTYPES)}. Got {self.dtype!r} instead.",
+                code="split.parameter",
+            )
         if self.n_features is not None and operator.index(self.n_features) < 1:
-            raise PoisonproofError(f"The 'n_features' of a split must be at least 1. Got {self.n_features} instead.")
+            raise PoisonproofError(
+                f"The 'n_features' of a split must be at least 1. Got {self.n_features} instead.",
+                code="split.parameter",
+            )
         if self.hash_labels and self.kind != "content":
-            raise PoisonproofError(f"Only the 'content' split can hash labels. Got kind={self.kind!r}.")
+            raise PoisonproofError(
+                f"Only the 'content' split can hash labels. Got kind={self.kind!r}.", code="split.parameter"
+            )
 
     @classmethod
     def of(cls, split: Self | str | None) -> Self | None:
@@ -90,7 +100,9 @@ class Split:
         anything to its own samples for 1.
         """
         if threat not in get_args(Threat):
-            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+            raise PoisonproofError(
+                f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.", code="certify.threat"
+            )
         if threat == "insert_remove" or self.kind == "group":
             return 1
         if threat == "label_flip":
@@ -115,23 +127,27 @@ class Split:
         """
         if self.kind == "group":
             if groups is None:
-                raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
+                raise PoisonproofError(
+                    "The 'group' split needs groups: one contributor id per training sample.", code="split.groups"
+                )
             cells = label_cells(one_by_one(groups))
             if len(cells) != len(samples):
                 raise PoisonproofError(
-                    f"There are {len(samples)} samples but {len(cells)} groups; give one per sample."
+                    f"There are {len(samples)} samples but {len(cells)} groups; give one per sample.",
+                    code="split.groups",
                 )
             return _modulo(hash_numbers(cell_codes(cells)[:, None]), n_partitions)
         if groups is not None:
             raise PoisonproofError(
-                f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them."
+                f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them.",
+                code="split.groups",
             )
         if self.kind == "pixel-sum":
             return samples.sums() % n_partitions
         hashes = samples.content_hashes
         if self.hash_labels:
             if labels is None:
-                raise PoisonproofError("This split hashes labels, so it needs them.")
+                raise PoisonproofError("This split hashes labels, so it needs them.", code="labels.missing")
             codes = cell_codes(label_cells(labels))
             pairs = (h.tobytes() + c.tobytes() for h, c in zip(hashes.astype("<u8"), codes.astype("<f8"), strict=True))
             hashes = hash_bytes(pairs, len(samples))
@@ -162,12 +178,14 @@ class Split:
 
             read = schema_from_dict(schema)
             if not isinstance(read, TableSchema):
-                raise PoisonproofError(f"A split reads tables by a schema. Got one for {read.kind}.")
+                raise PoisonproofError(f"A split reads tables by a schema. Got one for {read.kind}.", code="split.kind")
             record = {**record, "schema": read}
         try:
             return cls(**record)
         except TypeError:
-            raise PoisonproofError(f"A split record holds unknown entries: {sorted(record)}.") from None
+            raise PoisonproofError(
+                f"A split record holds unknown entries: {sorted(record)}.", code="split.record"
+            ) from None
 
 
 def _table_schema(given: Any) -> TableSchema:

@@ -39,7 +39,10 @@ def _at_least_one(name: str, value: SupportsIndex) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool | np.bool_):
-        raise PoisonproofError(f"The '{name}' parameter of a spread must be a whole number ≥ 1. Got {value!r} instead.")
+        raise PoisonproofError(
+            f"The '{name}' parameter of a spread must be a whole number ≥ 1. Got {value!r} instead.",
+            code="spread.parameter",
+        )
     return number
 
 
@@ -78,7 +81,10 @@ class Spread:
         object.__setattr__(self, "n_subsets", _at_least_one("n_subsets", self.n_subsets))
         if self.table is not None:
             if self.shifts is not None:
-                raise PoisonproofError("A spread takes shifts or a table, not both; use Spread.from_table for a table.")
+                raise PoisonproofError(
+                    "A spread takes shifts or a table, not both; use Spread.from_table for a table.",
+                    code="spread.parameter",
+                )
             table = _balanced_table(np.asarray(self.table), self.n_subsets)
             circulant = np.sort((np.arange(self.n_subsets)[:, None] + table[0]) % self.n_subsets, axis=1)
             described = np.array_equal(table, circulant)  # by shifts: one map has one form, and so one digest
@@ -86,26 +92,31 @@ class Spread:
             object.__setattr__(self, "shifts", tuple(table[0].tolist()) if described else None)
             return
         if self.shifts is None:
-            raise PoisonproofError("A spread needs shifts; use Spread.from_table for a map that no shifts describe.")
+            raise PoisonproofError(
+                "A spread needs shifts; use Spread.from_table for a map that no shifts describe.",
+                code="spread.parameter",
+            )
         try:
             shifts = tuple(sorted(operator.index(shift) for shift in self.shifts))
         except TypeError:
             raise PoisonproofError(
-                f"The shifts of a spread must be whole numbers. Got {self.shifts!r} instead."
+                f"The shifts of a spread must be whole numbers. Got {self.shifts!r} instead.", code="spread.parameter"
             ) from None
         if not shifts:
-            raise PoisonproofError("A spread needs at least one shift. Got none.")
+            raise PoisonproofError("A spread needs at least one shift. Got none.", code="spread.parameter")
         if shifts[0] < 0 or shifts[-1] >= self.n_subsets:
             wrong = shifts[0] if shifts[0] < 0 else shifts[-1]
             raise PoisonproofError(
                 f"The shifts of a spread over {self.n_subsets} subsets must lie in 0 … {self.n_subsets - 1}. "
-                f"Got {wrong} instead."
+                f"Got {wrong} instead.",
+                code="spread.parameter",
             )
         twice = sorted({a for a, b in itertools.pairwise(shifts) if a == b})
         if twice:
             raise PoisonproofError(
                 f"The shifts of a spread must be different, so that a partition reaches d subsets. "
-                f"Got {twice[0]} more than once."
+                f"Got {twice[0]} more than once.",
+                code="spread.parameter",
             )
         object.__setattr__(self, "shifts", shifts)
 
@@ -179,7 +190,8 @@ class Spread:
         rows = np.asarray(table)
         if rows.ndim != 2:
             raise PoisonproofError(
-                f"A spread table must have two dimensions (partitions, d). Got an array of shape {rows.shape}."
+                f"A spread table must have two dimensions (partitions, d). Got an array of shape {rows.shape}.",
+                code="spread.table",
             )
         return cls(len(rows), None, rows)
 
@@ -240,10 +252,12 @@ class Spread:
         if "table" in record:
             spread = cls.from_table(record["table"])
             if spread.n_subsets != record.get("n_subsets"):
-                raise PoisonproofError("A spread's table and its number of subsets disagree.")
+                raise PoisonproofError("A spread's table and its number of subsets disagree.", code="spread.table")
             return spread
         if not {"n_subsets", "shifts"} <= set(record):
-            raise PoisonproofError("A spread record must hold 'n_subsets' and 'shifts' or 'table'.")
+            raise PoisonproofError(
+                "A spread record must hold 'n_subsets' and 'shifts' or 'table'.", code="spread.record"
+            )
         return cls(record["n_subsets"], tuple(record["shifts"]))
 
     def save(self, path: str | Path) -> None:
@@ -302,25 +316,30 @@ class Spread:
 def _balanced_table(table: NDArray[Any], n_subsets: int) -> NDArray[np.int64]:
     """The table with sorted rows, read-only, or one sentence that says why it is not a spread."""
     if not np.issubdtype(table.dtype, np.integer):
-        raise PoisonproofError(f"A spread table must hold whole numbers. Got dtype {table.dtype}.")
+        raise PoisonproofError(f"A spread table must hold whole numbers. Got dtype {table.dtype}.", code="spread.table")
     if table.shape[0] != n_subsets or table.shape[0] == 0 or table.shape[1] == 0:
         raise PoisonproofError(
-            f"A spread table must have one row per subset and at least one column. Got {table.shape}."
+            f"A spread table must have one row per subset and at least one column. Got {table.shape}.",
+            code="spread.table",
         )
     rows = np.sort(table.astype(np.int64), axis=1)
     if rows.min() < 0 or rows.max() >= n_subsets:
-        raise PoisonproofError(f"A spread table over {n_subsets} subsets must hold numbers in 0 … {n_subsets - 1}.")
+        raise PoisonproofError(
+            f"A spread table over {n_subsets} subsets must hold numbers in 0 … {n_subsets - 1}.", code="spread.table"
+        )
     repeated = np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1))
     if len(repeated):
         raise PoisonproofError(
-            f"Row {repeated[0]} of the spread table names a subset twice; it must name d different ones."
+            f"Row {repeated[0]} of the spread table names a subset twice; it must name d different ones.",
+            code="spread.table",
         )
     fed = np.bincount(rows.ravel(), minlength=n_subsets)
     uneven = np.flatnonzero(fed != rows.shape[1])
     if len(uneven):
         raise PoisonproofError(
             f"The spread table is not balanced: subset {uneven[0]} is fed by {fed[uneven[0]]} partitions, "
-            f"not by d = {rows.shape[1]}."
+            f"not by d = {rows.shape[1]}.",
+            code="spread.table",
         )
     rows.flags.writeable = False
     return rows
@@ -343,6 +362,7 @@ def resolve_spread(
         if asked != default and asked != has:
             raise PoisonproofError(
                 f"The spread has {name} = {has:g} but {name} = {asked} was given too; "
-                "give one of them, or make them agree."
+                "give one of them, or make them agree.",
+                code="spread.two-ks",
             )
     return spread

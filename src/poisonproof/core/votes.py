@@ -257,7 +257,7 @@ def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
 def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
     """The labels that `labels_to_json` wrote."""
     if record.get("kind") not in tuple("iufbUO"):
-        raise PoisonproofError(f"Labels of kind {record.get('kind')!r} are not supported.")
+        raise PoisonproofError(f"Labels of kind {record.get('kind')!r} are not supported.", code="labels.kind")
     return class_array(record["values"])
 
 
@@ -266,7 +266,8 @@ def _checked_classes(classes: Sequence[Any] | NDArray[Any], inferred: bool) -> N
     different_classes(labels.tolist(), "The 'classes' of votes")
     if len(labels) < (1 if inferred else 2):
         raise PoisonproofError(
-            f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}."
+            f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}.",
+            code="classes.few",
         )
     return labels
 
@@ -294,25 +295,31 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
     votes = np.asanyarray(matrix)
     if votes.ndim != 2:
         raise PoisonproofError(
-            f"Votes must have two dimensions, (test samples, base classifiers). Got an array of shape {votes.shape}."
+            f"Votes must have two dimensions, (test samples, base classifiers). Got an array of shape {votes.shape}.",
+            code="votes.shape",
         )
     if votes.shape[1] != spread.n_subsets:
         raise PoisonproofError(
             f"The votes have {votes.shape[1]} columns, but the spread has {spread.n_subsets} subsets "
-            f"(k = {spread.k:g}, d = {spread.d}); column i must be base classifier i."
+            f"(k = {spread.k:g}, d = {spread.d}); column i must be base classifier i.",
+            code="votes.shape",
         )
     if not np.issubdtype(votes.dtype, np.integer):
         if np.issubdtype(votes.dtype, np.floating) and np.isnan(votes).any():
             raise PoisonproofError(
-                "The votes hold NaN; a base classifier that abstains has the number of classes as its code."
+                "The votes hold NaN; a base classifier that abstains has the number of classes as its code.",
+                code="votes.codes",
             )
-        raise PoisonproofError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
+        raise PoisonproofError(
+            f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.", code="votes.codes"
+        )
     for start in range(0, len(votes), ROWS_PER_CHECK):
         part = votes[start : start + ROWS_PER_CHECK]
         for wrong in (int(part.min()), int(part.max())):
             if not 0 <= wrong <= n_classes:
                 raise PoisonproofError(
-                    f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
+                    f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}.",
+                    code="votes.codes",
                 )
     return votes.astype(vote_dtype(n_classes), copy=False)
 
@@ -332,7 +339,7 @@ def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
 def _npy(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix != ".npy":
-        raise PoisonproofError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.")
+        raise PoisonproofError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.", code="file.kind")
     return path
 
 
@@ -352,15 +359,20 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     if ranked.shape[:-1] != matrix.shape or not 1 <= ranked.shape[-1] <= n_classes:
         raise PoisonproofError(
             f"Rankings must have the shape (test samples, base classifiers, classes), here "
-            f"{(*matrix.shape, n_classes)}, or fewer places from the first on. Got {ranked.shape}."
+            f"{(*matrix.shape, n_classes)}, or fewer places from the first on. Got {ranked.shape}.",
+            code="rankings.shape",
         )
     if not np.issubdtype(ranked.dtype, np.integer):
-        raise PoisonproofError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
+        raise PoisonproofError(
+            f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.", code="rankings.codes"
+        )
     for t in range(len(ranked)):
         wrong, i, place = first_wrong(ranked[t], matrix[t], n_classes)
         if wrong:
             fault = WRONG[wrong].format(
                 named=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
             )
-            raise PoisonproofError(f"The ranking of base classifier {i} on test sample {t} {fault}.")
+            raise PoisonproofError(
+                f"The ranking of base classifier {i} on test sample {t} {fault}.", code="rankings.codes"
+            )
     return ranked.astype(matrix.dtype, copy=False)

@@ -159,7 +159,8 @@ class NpzReader:
 def _check_rows(samples: NDArray[Any], path: Path, x: str) -> None:
     if samples.ndim < 2 or samples.dtype.kind not in "biuf" or 0 in samples.shape[1:]:
         raise PoisonproofError(
-            f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}."
+            f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}.",
+            code="arrays.shape",
         )
 
 
@@ -168,7 +169,7 @@ def by_schema(samples: NDArray[Any], schema: ArraySchema, path: Path, x: str) ->
     _check_rows(samples, path, x)
     if samples.shape[1:] != schema.shape or (schema.dtype == "uint8") != (samples.dtype == np.uint8):
         got = ArraySchema(samples.shape[1:], str(samples.dtype))
-        raise PoisonproofError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
+        raise PoisonproofError(f"{path} holds {got} in {x}, but the schema asks for {schema}.", code="arrays.schema")
     if schema.dtype == "float64":
         with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
             samples = samples.astype(np.float64)
@@ -179,7 +180,8 @@ def by_schema(samples: NDArray[Any], schema: ArraySchema, path: Path, x: str) ->
 def _column(values: NDArray[Any], name: str, path: Path, n: int) -> NDArray[np.object_]:
     if values.size != n:
         raise PoisonproofError(
-            f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample."
+            f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample.",
+            code="arrays.count",
         )
     flat = values.ravel()
     cells = np.empty(n, object)
@@ -245,7 +247,8 @@ def guess_sparse_schema(path: Opens, most_bytes: int | None) -> SparseSchema:
     if largest < 0 and beyond:
         raise PoisonproofError(
             f"Every entry of {path} is at an index of {MOST_FEATURES} or more; so many features must be declared: give "
-            "--n-features, and entries beyond it are dropped."
+            "--n-features, and entries beyond it are dropped.",
+            code="arrays.too-many",
         )
     width = max(largest, 0) + 1
     return SparseSchema(width, guessed=closeness(f"{width} features, by the largest index", 1, "row"))

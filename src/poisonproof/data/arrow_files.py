@@ -41,7 +41,9 @@ class ParquetTable:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, FileNotFoundError | PermissionError):
                 raise
-            raise PoisonproofError(f"{path} is not a whole Parquet file ({_one_line(error)}).") from None
+            raise PoisonproofError(
+                f"{path} is not a whole Parquet file ({_one_line(error)}).", code="file.damaged"
+            ) from None
         stated = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         check_size(path, max(stated, facts.num_rows * len(schema) * BYTES_PER_CELL), most_bytes or MOST_BYTES)
         readable = [field.name for field in schema if not _unreadable(pa, field.type)]
@@ -71,7 +73,9 @@ class ParquetTable:
                     yield RawBatch(range(first, first + len(batch)), cells)
                     first += len(batch)
         except (pa.ArrowException, OSError) as error:
-            raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
+            raise PoisonproofError(
+                f"{self.path} is not a whole Parquet file ({_one_line(error)}).", code="file.damaged"
+            ) from None
 
 
 def _source(path: Opens) -> Any:

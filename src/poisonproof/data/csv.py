@@ -128,7 +128,7 @@ class CsvTable:
     def _header(self) -> list[str]:
         cut = next((cut for cut in self._cuts(0) if len(cut.firsts) or len(cut.left_out)), None)
         if cut is None:
-            raise PoisonproofError(f"{self.path} is empty; the first line must name the columns.")
+            raise PoisonproofError(f"{self.path} is empty; the first line must name the columns.", code="csv.empty")
         if len(cut.left_out):
             why = LEFT_OUT[REASONS[cut.left_out[0, 1] - 1]]
             raise PoisonproofError(
@@ -140,7 +140,9 @@ class CsvTable:
         try:
             names = [cut.text[start:end].decode() for start, end in cells]
         except UnicodeDecodeError:
-            raise PoisonproofError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.") from None
+            raise PoisonproofError(
+                f"The header of {self.path} is not UTF-8; save the file as UTF-8.", code="csv.encoding"
+            ) from None
         if len(names) == 1:
             self._suggest_a_delimiter(names[0])
         return checked_names([name.strip() for name in names], self.path)
@@ -150,7 +152,8 @@ class CsvTable:
             if other in header and other != self.delimiter:
                 raise PoisonproofError(
                     f"The header of {self.path} is one column by the delimiter {self.delimiter!r}, but it holds "
-                    f"{other!r}; try --delimiter '{name}'."
+                    f"{other!r}; try --delimiter '{name}'.",
+                    code="csv.delimiter",
                 )
 
 

@@ -63,7 +63,8 @@ class BoundedFile:
         if self.position > self.allowed:
             raise PoisonproofError(
                 f"{self.path} expands to more than {in_bytes(self.allowed)}, which is refused unless --max-size allows "
-                "more."
+                "more.",
+                code="data.too-large",
             )
         return data
 
@@ -100,11 +101,15 @@ class BoundedFile:
                 rest = rest or self.file.read(COMPRESSED)
                 data = self.member.decompress(rest, size)
                 if not (rest or data or self.member.eof):
-                    raise PoisonproofError(f"{self.path} is damaged: it is not a whole gzip file (it ends too soon).")
+                    raise PoisonproofError(
+                        f"{self.path} is damaged: it is not a whole gzip file (it ends too soon).", code="file.damaged"
+                    )
                 size -= len(data)
                 yield data
         except zlib.error as error:
-            raise PoisonproofError(f"{self.path} is damaged: it is not a whole gzip file ({error}).") from None
+            raise PoisonproofError(
+                f"{self.path} is damaged: it is not a whole gzip file ({error}).", code="file.damaged"
+            ) from None
 
 
 def is_gzip(path: Opens) -> bool:
@@ -157,7 +162,8 @@ def check_size(path: Opens, size: int, allowed: int) -> None:
     if size > allowed:
         raise PoisonproofError(
             f"{path} holds {in_bytes(size)} of data, of which at most {in_bytes(allowed)} are read unless --max-size "
-            f"allows more; reading all of it takes about {in_bytes(MEMORY_PER_BYTE * size)} of memory."
+            f"allows more; reading all of it takes about {in_bytes(MEMORY_PER_BYTE * size)} of memory.",
+            code="data.too-large",
         )
 
 
@@ -167,7 +173,8 @@ def check_memory(path: Opens, size: int) -> None:
     if free is not None and needed > free:
         raise PoisonproofError(
             f"{path} holds {in_bytes(size)} of data, and reading it takes about {in_bytes(needed)} of memory, of "
-            f"which {in_bytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
+            f"which {in_bytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}.",
+            code="data.too-large",
         )
 
 

@@ -80,9 +80,11 @@ def _check_keys(table: TableReader, label: str, group: str | None) -> None:
                 if looks_like_data
                 else nearest(name, table.header)
             )
-            raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}")
+            raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}", code="schema.unknown-column")
     if label == group:
-        raise PoisonproofError(f"The column '{label}' cannot be both the label and the contributor.")
+        raise PoisonproofError(
+            f"The column '{label}' cannot be both the label and the contributor.", code="schema.role"
+        )
 
 
 class _Numbers(NamedTuple):

@@ -46,7 +46,9 @@ def pictures_in(folder: Path, *, labelled: bool) -> list[Path]:
             images.append(home)
     if not images:
         where = "sub-folders, one for each class, of" if labelled else ""
-        raise PoisonproofError(f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "))
+        raise PoisonproofError(
+            f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "), code="images.none"
+        )
     return images
 
 
@@ -63,7 +65,7 @@ def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool 
         except BadImageError:
             continue
     if not sizes:
-        raise PoisonproofError(f"No image in {folder} can be read.")
+        raise PoisonproofError(f"No image in {folder} can be read.", code="images.none")
     first, *others = sorted(sizes, key=lambda one: (-sizes[one], one))
     second = sizes[others[0]] if others else 0
     guesses = {}

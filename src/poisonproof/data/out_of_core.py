@@ -114,7 +114,8 @@ class Source:
         kind = kind_of(path, options)
         if kind != "table":
             raise PoisonproofError(
-                f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
+                f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may exceed memory.",
+                code="data.kind",
             )
         allowed = options.most_bytes or ANY_SIZE  # of compressed files a bounded multiple
         if options.most_bytes is None and is_gzip(path):
@@ -124,7 +125,8 @@ class Source:
         assert isinstance(schema, TableSchema)
         if not schema.named(*FEATURES):
             raise PoisonproofError(
-                f"No column of {path} is a number, a category or a text; there is nothing to learn from."
+                f"No column of {path} is a number, a category or a text; there is nothing to learn from.",
+                code="schema.no-feature",
             )
         reader.table(schema)
         return cls(path, options, schema, reader)
@@ -290,7 +292,8 @@ class Pass:
             need = f" of about {in_bytes(self.needed, up=True)} that they need" if self.needed else ""
             raise PoisonproofError(
                 f"There is no space left for the partitions of {self.source.path} in {self.folder}{need}; make room, "
-                "and say the same again."
+                "and say the same again.",
+                code="disk.full",
             ) from error
 
     def _read(self) -> None:
@@ -430,7 +433,8 @@ class Pass:
             raise PoisonproofError(
                 f"--max-memory {in_bytes(self.max_memory, up=True)} is not enough: the largest of {self.n_partitions} "
                 f"partitions holds {in_bytes(largest)}, and to sort it takes about {in_bytes(need, up=True)}; "
-                "give at least that, or a larger k, which makes partitions smaller."
+                "give at least that, or a larger k, which makes partitions smaller.",
+                code="memory.too-small",
             )
 
     def _check_space(self, row_bytes: float) -> None:
@@ -440,7 +444,8 @@ class Pass:
         if self.needed > free:
             raise PoisonproofError(
                 f"The partitions of {self.source.path} need about {in_bytes(self.needed, up=True)} in {self.folder}, "
-                f"where {in_bytes(free)} are free; choose an --out on a larger disk."
+                f"where {in_bytes(free)} are free; choose an --out on a larger disk.",
+                code="disk.full",
             )
 
     def _check_test(self, test_bytes: float, n_test: int, done: int) -> None:
@@ -453,7 +458,8 @@ class Pass:
             raise PoisonproofError(
                 f"About {n_test / done * total:.0f} samples of {self.source.path} would be held out to test on, and "
                 f"take {in_bytes(wanted)} with their votes, more than a quarter of --max-memory "
-                f"{in_bytes(self.max_memory)}; hold out less, --held-out {share:.1g}, or give --test."
+                f"{in_bytes(self.max_memory)}; hold out less, --held-out {share:.1g}, or give --test.",
+                code="memory.too-small",
             )
 
 
@@ -651,7 +657,10 @@ def _samples_in(folder: str, digest: str, most_bytes: int) -> StoredSamples:
     """What a worker makes of the name of a folder; all its tasks on one store share the partitions that it keeps."""
     store = PartitionStore.open(Path(folder))
     if store.record["digest"] != digest:
-        raise PoisonproofError(f"{folder} holds other partitions than those that work was begun with; begin again.")
+        raise PoisonproofError(
+            f"{folder} holds other partitions than those that work was begun with; begin again.",
+            code="partitions.other",
+        )
     return StoredSamples(store, most_bytes)
 
 

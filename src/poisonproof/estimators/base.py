@@ -139,7 +139,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             X = csr_matrix(np.asarray(X))
         samples = split.samples(X)
         if samples.kind != kind:
-            raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
+            raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.", code="samples.kind")
         names = getattr(self, "feature_names_in_", None)
         if names is None or not is_frame(given) or given.columns.tolist() != names.tolist():  # else nothing is wrong
             validate_data(self, outline(given, samples), reset=False, skip_check_array=True)
@@ -153,12 +153,14 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
         if cells.ndim != 2:
             raise PoisonproofError(
-                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
+                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}.",
+                code="samples.kind",
             )
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         if cells.shape[1] != len(names):
             raise PoisonproofError(
-                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
+                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input.",
+                code="samples.features",
             )
         return pd.DataFrame(cells, columns=list(names))
 

@@ -66,7 +66,9 @@ class TrainingArrays:
             )
         X, y, groups = (*given, None)[:3]
         if count_rows(X) != len(y):
-            raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+            raise PoisonproofError(
+                f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.", code="labels.count"
+            )
         return cls.of(X, y, as_values(groups))
 
     def without(self, rows: NDArray[np.int64]) -> TrainingArrays:
@@ -78,7 +80,9 @@ class TrainingArrays:
     def and_more(self, more: TrainingArrays, split: Split) -> TrainingArrays:
         """These samples, and others after them."""
         if (self.groups is None) != (more.groups is None):
-            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
+            raise PoisonproofError(
+                "Give contributor ids (groups) for all training samples or for none.", code="split.groups"
+            )
         groups = None if self.groups is None else [*one_by_one(self.groups), *one_by_one(more.groups)]
         typed = tuple(dict.fromkeys((*self.typed, *more.typed)))
         labels = [*one_by_one(self.y), *one_by_one(more.y)]
@@ -236,13 +240,16 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             given = TrainingArrays.parse(data, "data")
         if given is None:
             raise PoisonproofError(
-                "This model was loaded without its training data; give it: update(..., data=(X, y))."
+                "This model was loaded without its training data; give it: update(..., data=(X, y)).",
+                code="update.no-data",
             )
         removed = row_numbers(remove, count_rows(given.X))
         added = None if add is None else TrainingArrays.parse(add, "add")
         n_added = 0 if added is None else count_rows(added.X)
         if len(removed) == count_rows(given.X) and not n_added:
-            raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
+            raise PoisonproofError(
+                "Nothing would be left to train on; at least one training sample must stay.", code="update.nothing-left"
+            )
         if len(removed):
             given = given.without(removed)
         if added is not None:

@@ -133,7 +133,8 @@ def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     if len(store) != spread.n_partitions:
         raise PoisonproofError(
             f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the "
-            "data anew for this spread."
+            "data anew for this spread.",
+            code="partitions.other",
         )
     data, source = read_stored(model, store, dataset.test.samples), StoredSource(spread, store.samples)
     of_form = replace(data, samples=dataset.test.samples)
@@ -232,7 +233,9 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     """
     _checked_learner(model)
     if y is None:
-        raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
+        raise PoisonproofError(
+            f"{type(model).__name__} requires y to be passed, but the target y is None.", code="labels.missing"
+        )
     X = as_frame(X)
     samples = split.samples(X)
     learner = for_samples(learner_of(model, samples), samples)
@@ -241,12 +244,15 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     ids = id_cells(groups if split.kind == "group" else None)
     classes, codes, cells = read_labels(y, model.classes, ids)
     if len(codes) != len(samples):
-        raise PoisonproofError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
+        raise PoisonproofError(
+            f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.", code="labels.count"
+        )
     complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
     if not complete.any():
         raise PoisonproofError(
             f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
-            "values; put an imputer before it, in a pipeline."
+            "values; put an imputer before it, in a pipeline.",
+            code="samples.not-finite",
         )
     named = np.array([cell is not None for cell in (codes if ids is None else ids)], np.bool_)
     faults = {
@@ -350,7 +356,8 @@ def _checked_learner(model: EnsembleClassifier) -> Any:
     learner = learner_of(model)
     if not is_classifier(learner):
         raise PoisonproofError(
-            f"The 'estimator' parameter of {type(model).__name__} must be a classifier. Got {learner!r} instead."
+            f"The 'estimator' parameter of {type(model).__name__} must be a classifier. Got {learner!r} instead.",
+            code="learner.wrong-kind",
         )
     refuse_fitted(learner, model.trusted_state)
     return learner

@@ -104,7 +104,9 @@ class _PurityCheck:
         self.rng = np.random.default_rng(seed)
         self.n = count_rows(X)
         if self.n < 2:
-            raise PoisonproofError(f"A purity check needs at least two training samples. Got {self.n}.")
+            raise PoisonproofError(
+                f"A purity check needs at least two training samples. Got {self.n}.", code="purity.few-samples"
+            )
         self.test = take_rows(X, np.sort(self.rng.choice(self.n, min(max_test, self.n), replace=False)))
         self.model = self._fit(X, y)
         self.expected = self._votes(self.model)
@@ -220,12 +222,14 @@ def _check_steps(pipe: Pipeline) -> None:
     name, last = pipe.steps[-1]
     if not isinstance(last, FiniteAggregationClassifier | BaseSearchCV | Pipeline):
         raise PoisonproofError(
-            f"The last step of the pipeline, '{name}', is not a FiniteAggregationClassifier, so nothing is certified."
+            f"The last step of the pipeline, '{name}', is not a FiniteAggregationClassifier, so nothing is certified.",
+            code="pipeline.last-step",
         )
     if pipe.memory is not None:
         raise PoisonproofError(
             "The pipeline has memory=, a cache from which whoever writes to it could feed every base classifier; "
-            "leave it out."
+            "leave it out.",
+            code="pipeline.memory",
         )
     for name, step in pipe.steps[:-1]:
         refuse_fitted(step, getattr(last, "trusted_state", False))
@@ -233,7 +237,8 @@ def _check_steps(pipe: Pipeline) -> None:
             raise PoisonproofError(
                 f"Step '{path}' ({type(learning).__name__}) learns from all training rows before they are split, "
                 "so one poisoned row could reach every base classifier and no radius would hold; put it inside: "
-                f"FiniteAggregationClassifier(make_pipeline({type(learning).__name__}(…), <your classifier>))."
+                f"FiniteAggregationClassifier(make_pipeline({type(learning).__name__}(…), <your classifier>)).",
+                code="pipeline.leak",
             )
     check_pipeline(last)
 

@@ -74,7 +74,8 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     if data is None:
         raise PoisonproofError(
             f"Certified fractions need the labels of the test samples, and the data of {folder} are not at hand; give "
-            "--dataset or --data-dir."
+            "--dataset or --data-dir.",
+            code="labels.missing",
         )
     manifest = read_record(folder / MANIFEST)
     artefacts = artefacts_of(folder, manifest)
@@ -84,7 +85,9 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     if not _same(certificate, stated):
         raise CheckFailed(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
-        raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
+        raise PoisonproofError(
+            f"The votes of {folder} do not say how the training samples were split.", code="run.no-split"
+        )
     return Facts(
         folder.resolve().name,
         manifest,

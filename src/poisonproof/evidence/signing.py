@@ -191,7 +191,9 @@ def _read(path: Path) -> bytes:
     if path.is_symlink():
         raise CheckFailed(f"{path.name} in {path.parent} is a link; what it leads to may be something else tomorrow.")
     if path.stat().st_size > MOST_BYTES:
-        raise PoisonproofError(f"{path} has more than {MOST_BYTES} bytes; no statement of ours has.")
+        raise PoisonproofError(
+            f"{path} has more than {MOST_BYTES} bytes; no statement of ours has.", code="data.too-large"
+        )
     return read_whole(path)
 
 

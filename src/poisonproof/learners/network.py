@@ -290,7 +290,8 @@ def settled(seed: int, device: str) -> Iterator[Any]:
     torch = imported_torch()
     if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
         raise PoisonproofError(
-            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead."
+            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead.",
+            code="device.unknown",
         )
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products

@@ -335,16 +335,24 @@ def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) ->
     known = titles()
     unknown = [name for name in rows if name not in known]
     if unknown or not rows:
-        raise PoisonproofError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(known)}.")
+        raise PoisonproofError(
+            f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(known)}.", code="options.unknown"
+        )
     n_train = len(dataset.train)
     if not 1 <= k <= n_train:
         raise PoisonproofError(
-            f"k must lie in 1 … {n_train}, the number of training samples, or most subsets would be empty. Got {k}."
+            f"k must lie in 1 … {n_train}, the number of training samples, or most subsets would be empty. Got {k}.",
+            code="compare.k",
         )
     if n_classifiers < k:
-        raise PoisonproofError(f"The number of base classifiers must be at least k = {k}. Got {n_classifiers}.")
+        raise PoisonproofError(
+            f"The number of base classifiers must be at least k = {k}. Got {n_classifiers}.",
+            code="compare.n-classifiers",
+        )
     if not len(dataset.test):
-        raise PoisonproofError(f"{dataset.name} has no test samples; there is nothing to certify.")
+        raise PoisonproofError(
+            f"{dataset.name} has no test samples; there is nothing to certify.", code="certificate.no-test"
+        )
 
 
 @dataclass(frozen=True)

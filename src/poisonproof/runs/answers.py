@@ -118,7 +118,8 @@ class SavedRun:
         if schema is None or (settings.schema is None and schema.n_features != fitted.model.n_features_in_):
             raise PoisonproofError(
                 f"The run in {folder} is of the data set '{settings.name}' and has no schema to read other files by; "
-                "train on files of your own with `poisonproof run FILE --label COLUMN`."
+                "train on files of your own with `poisonproof run FILE --label COLUMN`.",
+                code="run.no-schema",
             )
         return cls(folder, manifest, schema, fitted)
 

@@ -664,7 +664,7 @@ class CachedBlock:
         on_disk = read_block(self.path, self.block)
         same = (on_disk.digests == self.digests).all(axis=1)
         if not same.any():
-            raise PoisonproofError(f"{self.path} is of other training data.")
+            raise PoisonproofError(f"{self.path} is of other training data.", code="run.other-data")
         votes = self.content.votes
         if on_disk.test == self.test:
             if on_disk.content.votes.shape != votes.shape:

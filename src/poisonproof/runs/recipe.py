@@ -154,7 +154,9 @@ def open_data(name: str, read: ReadOptions = NO_OPTIONS, data_dir: Path | None =
     if name in known:
         if words := sorted(read.as_dict()):
             option = f"--{words[0].replace('_', '-')}"
-            raise PoisonproofError(f"{option} is for your own files; write ./{name} for a folder of that name.")
+            raise PoisonproofError(
+                f"{option} is for your own files; write ./{name} for a folder of that name.", code="options.conflict"
+            )
         return load(name, data_dir)
     check(name, read)
     return open_files(Path(name), read)
@@ -173,7 +175,9 @@ def with_learner(
     if encoder is not None:
         return _behind_encoder(dataset, name, encoder, quiet=quiet)
     if name == HEAD:
-        raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
+        raise PoisonproofError(
+            f"The learner '{HEAD}' learns from embeddings; say which with --encoder.", code="options.missing"
+        )
     picked, why, texts = learner_for(dataset.schema)
     if name is not None and is_object_name(name):
         estimator = load_learner(name)
@@ -181,11 +185,19 @@ def with_learner(
         return replace(dataset, premises=(*dataset.premises, premise)), estimator
     has_texts = why == THERE_ARE_TEXTS
     if name in TEXT_LEARNERS and name != "auto" and not has_texts:
-        raise PoisonproofError(f"The learner '{name}' takes texts, and this data has none; use another --learner.")
+        raise PoisonproofError(
+            f"The learner '{name}' takes texts, and this data has none; use another --learner.",
+            code="learner.wrong-kind",
+        )
     if name in ONLY_TEXTS and texts:
-        raise PoisonproofError(f"The learner '{name}' takes texts alone, and there are other columns; use 'text'.")
+        raise PoisonproofError(
+            f"The learner '{name}' takes texts alone, and there are other columns; use 'text'.",
+            code="learner.wrong-kind",
+        )
     if name is not None and name not in TEXT_LEARNERS and has_texts and not texts:
-        raise PoisonproofError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
+        raise PoisonproofError(
+            f"The learner '{name}' cannot take texts; leave --learner {name} out.", code="learner.wrong-kind"
+        )
     estimator = preset(name or picked, texts)
     if name is not None:
         return dataset, estimator
@@ -203,7 +215,8 @@ def with_learner(
 def _behind_encoder(dataset: Dataset, name: str | None, encoder: str, *, quiet: bool) -> tuple[Dataset, Any]:
     if name in TEXT_LEARNERS and name != "auto":
         raise PoisonproofError(
-            f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one of them out."
+            f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one out.",
+            code="options.conflict",
         )
     chosen = encoder_of(encoder)
     head = preset(HEAD) if name is None else load_learner(name) if is_object_name(name) else preset(name)
@@ -269,11 +282,14 @@ def encoder_for(schema: Any, name: str | None, learner: str | None) -> str | Non
 def learner_named_again(run: Path, of_run: str | None, given: str | None) -> str | None:
     """The run's learner; one of the user's own must be named again, because importing it runs its code."""
     if given is not None and given != of_run:
-        raise PoisonproofError(f"The run in {run} was made with the learner '{of_run}', not '{given}'.")
+        raise PoisonproofError(
+            f"The run in {run} was made with the learner '{of_run}', not '{given}'.", code="run.other-learner"
+        )
     if is_object_name(of_run) and given is None:
         raise PoisonproofError(
             f"The run in {run} was made with a learner of somebody's own; if its module is yours, say so again: "
-            f"--learner {of_run}."
+            f"--learner {of_run}.",
+            code="run.own-learner",
         )
     return of_run
 
@@ -286,11 +302,14 @@ def encoder_named_again(run: Path, of_run: str | None, given: str | None) -> str
     of_run = None if of_run == NONE else of_run
     files = must_be_named(of_run) and must_be_named(given) and not is_own(of_run) and not is_own(given)
     if given is not None and given != of_run and not files:
-        raise PoisonproofError(f"The run in {run} was made with the encoder '{of_run}', not '{given}'.")
+        raise PoisonproofError(
+            f"The run in {run} was made with the encoder '{of_run}', not '{given}'.", code="run.other-encoder"
+        )
     if must_be_named(of_run) and given is None:
         raise PoisonproofError(
             f"The run in {run} was made with an encoder of somebody's own; if it is yours, say so again: "
-            f"--encoder {of_run}."
+            f"--encoder {of_run}.",
+            code="run.own-encoder",
         )
     return given or of_run
 
@@ -313,7 +332,8 @@ class Reopened(NamedTuple):
         if self.dataset.digests() != self.manifest.settings.digests:
             raise PoisonproofError(
                 f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it "
-                "so."
+                "so.",
+                code="run.other-data",
             )
 
     def model(self, run: Path, user_code: UserCode = NOTHING_NAMED, n_jobs: int | None = -1) -> Any:
@@ -338,7 +358,8 @@ def saved_recipe(run: Path, *, strict: bool = True) -> tuple[Manifest, Recipe]:
     manifest = Manifest.of_run(run, changing=True, strict=strict)
     if manifest.recipe is None:
         raise PoisonproofError(
-            f"The run in {run} was not made by the command line and does not say how to read its data."
+            f"The run in {run} was not made by the command line and does not say how to read its data.",
+            code="run.no-recipe",
         )
     return manifest, Recipe.from_dict(manifest.recipe)
 
@@ -371,7 +392,9 @@ def reopen(
     """
     manifest, recipe = saved_recipe(run, strict=strict)
     if test is not None and recipe.read.test is None:
-        raise PoisonproofError(f"The test samples of the run in {run} come with its data; leave --test out.")
+        raise PoisonproofError(
+            f"The test samples of the run in {run} come with its data; leave --test out.", code="options.conflict"
+        )
     recipe, schema = replace(recipe, data=data or recipe.data), manifest.settings.schema
     read = recipe.read if schema is None else replace(recipe.read, schema=schema_from_dict(schema))
     if stored and (run / PARTITIONS).is_dir() and (table := replace(recipe, read=read).table()) is not None:

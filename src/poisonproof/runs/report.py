@@ -66,7 +66,9 @@ def write_report(outcome: Outcome) -> Path:
     with only_writer(outcome.folder):
         manifest = Manifest.read(outcome.folder)
         if {**(manifest.files or {}), REPORT: ""} != {**outcome.manifest.files, REPORT: ""}:
-            raise PoisonproofError(f"{outcome.folder} was changed meanwhile; the report is that of who changed it.")
+            raise PoisonproofError(
+                f"{outcome.folder} was changed meanwhile; the report is that of who changed it.", code="run.changed"
+            )
         write_bytes(path, written)
         manifest.but(files={**outcome.manifest.files, REPORT: sha256_of(path)}).write(outcome.folder)
     return path

@@ -250,7 +250,7 @@ def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Mani
     if (folder / FILE).exists():
         manifest = _opened_again(folder, identity, settings)
     elif settings.update:
-        raise PoisonproofError(f"{folder} holds no run to update; begin one with poisonproof run.")
+        raise PoisonproofError(f"{folder} holds no run to update; begin one with poisonproof run.", code="run.missing")
     else:
         manifest = Manifest("running", identity, environment(), settings.recipe).write(folder)
     for name in ("votes",) if identity.votes_only else ("votes", "models"):
@@ -261,7 +261,7 @@ def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Mani
 def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
     if not settings.resume:
         raise PoisonproofError(
-            f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out."
+            f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.", code="run.taken"
         )
     try:
         manifest = Manifest.read(folder)
@@ -275,7 +275,8 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
     for name in (name for name in differing if not (settings.update and name in CHANGEABLE)):
         raise PoisonproofError(
             f"{folder} holds another run: its {name} differs ({_short(getattr(manifest.settings, name))} there, "
-            f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder."
+            f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder.",
+            code="run.other",
         )
     with reading(folder / FILE):
         moved = other_environments(manifest.environment, manifest.environments or [])
@@ -306,7 +307,8 @@ def _check_same_question(folder: Path, before: dict[str, Any], now: dict[str, An
             raise PoisonproofError(
                 f"{folder} holds a run that was asked for with another --{name.replace('_', '-')} "
                 f"({_short(one.get(name, 'none'))} there, {_short(other.get(name, 'none'))} now); say what was said "
-                "then, choose another --out or remove the folder."
+                "then, choose another --out or remove the folder.",
+                code="run.other",
             )
 
 
@@ -352,7 +354,8 @@ def refuse_another(folder: Path, spread: Spread) -> None:
     if (folder / FILE).exists() and (earlier := Manifest.read(folder).settings).spread_digest != spread.digest:
         raise PoisonproofError(
             f"{folder} holds another run: its spread differs (k = {earlier.k:g}, d = {earlier.d} there, "
-            f"k = {spread.k:g}, d = {spread.d} asked for); choose another --out or remove the folder."
+            f"k = {spread.k:g}, d = {spread.d} asked for); choose another --out or remove the folder.",
+            code="run.other",
         )
 
 
@@ -362,7 +365,9 @@ def refuse_strangers(folder: Path) -> None:
         own = own_files()
         strangers = [item.name for item in folder.iterdir() if item.name not in own and not item.name.endswith(PART)]
         if strangers:
-            raise PoisonproofError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
+            raise PoisonproofError(
+                f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.", code="run.taken"
+            )
 
 
 @contextmanager
@@ -473,5 +478,6 @@ def _check(path: Path, is_folder: bool) -> None:
 def _refusal(path: Path, what: str) -> PoisonproofError:
     return PoisonproofError(
         f"{path} is {what}, and nothing of a run may be: writing there could change what lies elsewhere. "
-        "Remove it if you know where it comes from, or choose another folder."
+        "Remove it if you know where it comes from, or choose another folder.",
+        code="file.link",
     )

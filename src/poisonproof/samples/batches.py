@@ -113,7 +113,9 @@ class TableBatch:
     def encoded(self, name: Any, encode: Encode) -> Any:
         """The texts of the column of this name, as a function encodes them; a cell that is no text counts as none."""
         if self.names.count(name) != 1:
-            raise PoisonproofError(f"There must be one column '{name}' of texts; there are {self.names.count(name)}.")
+            raise PoisonproofError(
+                f"There must be one column '{name}' of texts; there are {self.names.count(name)}.", code="samples.kind"
+            )
         at = self.names.index(name)
         column, form = self.columns[at], self.form[at]
         if form == NUMBER:

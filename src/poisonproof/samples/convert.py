@@ -61,12 +61,16 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     """
     if isinstance(X, Samples):
         if isinstance(X, NumberSamples) and X.values.dtype != dtype:
-            raise PoisonproofError(f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.")
+            raise PoisonproofError(
+                f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.", code="samples.dtype"
+            )
         return _of_width(X, n_features)
     X = as_frame(X)
     if is_frame(X) or _is_texts(X) or is_sparse(X):
         if dtype != "float64":
-            raise PoisonproofError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
+            raise PoisonproofError(
+                f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.", code="samples.dtype"
+            )
         if is_sparse(X):
             return _from_sparse(X, n_features)
         return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
@@ -75,7 +79,10 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     if dtype == "uint8":
         given = np.asarray(X)
         if given.dtype != np.uint8:
-            raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+            raise PoisonproofError(
+                f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.",
+                code="samples.dtype",
+            )
     loose = read_loose(X.to_numpy() if hasattr(X, "iloc") else X, n_features)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
         X = X if loose is None else loose.values
@@ -88,7 +95,9 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
 
 def _of_width(samples: Samples, n_features: int | None) -> Samples:
     if n_features is not None and samples.n_features != n_features:
-        raise PoisonproofError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
+        raise PoisonproofError(
+            f"X has {samples.n_features} features per sample, but {n_features} were declared.", code="samples.features"
+        )
     return samples
 
 
@@ -128,7 +137,8 @@ def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
 def _from_frame(X: Any) -> TableSamples:
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise PoisonproofError(
-            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required.",
+            code="samples.empty",
         )
     return TableSamples.of(columns_of(X))
 
@@ -190,7 +200,8 @@ def read_loose(
         reason = "Complex data not supported" if isinstance(example, complex) else "No cell of X is a number"
         raise PoisonproofError(
             f"{reason}, such as {str(example)[:40]!r} of type {type(example).__name__}; "
-            "bring texts as a list of strings, and categories as a DataFrame."
+            "bring texts as a list of strings, and categories as a DataFrame.",
+            code="samples.kind",
         )
     return LooseNumbers(values.reshape(cells.shape), n_unreadable)
 
@@ -214,7 +225,8 @@ def _cells(X: Any, n_features: int | None) -> NDArray[np.object_] | None:
     if isinstance(X, np.ndarray):
         if X.dtype.names is not None:
             raise PoisonproofError(
-                f"X is an array of records ({', '.join(X.dtype.names[:5])}); bring it as a DataFrame, with columns."
+                f"X is an array of records ({', '.join(X.dtype.names[:5])}); bring it as a DataFrame, with columns.",
+                code="samples.kind",
             )
         if X.dtype.kind in "biuf" or X.ndim == 0 or len(X) == 0:
             return None
@@ -238,7 +250,8 @@ def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_
     if not counted:
         raise PoisonproofError(
             f"No sample of X is a row of numbers or a text; the first is of type {type(rows[0]).__name__}. Expected 2D "
-            "array, got 1D array instead: bring rows as an array (n_samples, n_features), texts as a list of strings."
+            "array, got 1D array instead: bring rows as an array (n_samples, n_features), texts as a list of strings.",
+            code="samples.kind",
         )
     fitting = [shape for shape in counted if math.prod(shape) == n_features] or list(counted)
     most = min(fitting, key=lambda shape: (-counted[shape], shape))
@@ -292,14 +305,17 @@ def join_rows(X: Any, more: Any, read: Callable[[Any], Samples] = to_samples) ->
         if names[0] != names[1]:
             raise PoisonproofError(
                 f"The added samples must be a DataFrame with the same columns as the others, or {parts[0].kind} as "
-                f"they are. Got {type(more).__name__}."
+                f"they are. Got {type(more).__name__}.",
+                code="samples.kind",
             )
         return concat(parts)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
         return [*X, *more]
     X, more = np.asarray(X), np.asarray(more)
     if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:
-        raise PoisonproofError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
+        raise PoisonproofError(
+            f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.", code="samples.features"
+        )
     if X.dtype != more.dtype and not {X.dtype.kind, more.dtype.kind} <= set("biuf"):
         return np.concatenate([as_objects(X), as_objects(more)])
     return np.concatenate([X, more])
@@ -311,14 +327,17 @@ def row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
     if chosen.dtype == np.bool_:
         if chosen.shape != (n_rows,):
             raise PoisonproofError(
-                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
+                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples.",
+                code="update.rows",
             )
         return np.flatnonzero(chosen)
     rows = np.unique(chosen.ravel())
     if len(rows) == 0:
         return np.zeros(0, np.int64)
     if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
-        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+        raise PoisonproofError(
+            f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.", code="update.rows"
+        )
     return rows.astype(np.int64)
 
 
@@ -339,9 +358,14 @@ def read_by_schema(X: Any, schema: TableSchema) -> Samples:
         )
     fits = schema.only_texts if isinstance(samples, TextSamples) else names == schema.named("number")
     if not fits or not isinstance(samples, TextSamples | NumberSamples):
-        raise PoisonproofError(f"The schema reads a DataFrame ({schema}). Got {type(X).__name__} instead.")
+        raise PoisonproofError(
+            f"The schema reads a DataFrame ({schema}). Got {type(X).__name__} instead.", code="samples.kind"
+        )
     if samples.n_features != len(names):
-        raise PoisonproofError(f"X has {samples.n_features} features per sample, but the schema names {len(names)}.")
+        raise PoisonproofError(
+            f"X has {samples.n_features} features per sample, but the schema names {len(names)}.",
+            code="samples.features",
+        )
     return samples
 
 
@@ -361,17 +385,24 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
     for name in given:
         if roles.get(name) not in (*FEATURES, "ignore"):
             why = f"has the role '{roles[name]}' in the schema" if name in roles else "is not named by the schema"
-            raise PoisonproofError(f"Column '{name}' of X {why}; leave it out of X, or give it the role 'ignore'.")
+            raise PoisonproofError(
+                f"Column '{name}' of X {why}; leave it out of X, or give it the role 'ignore'.", code="schema.column"
+            )
         if given.count(name) > 1:
-            raise PoisonproofError(f"X has {given.count(name)} columns named '{name}'; give every column its own name.")
+            raise PoisonproofError(
+                f"X has {given.count(name)} columns named '{name}'; give every column its own name.",
+                code="schema.column",
+            )
     for name in wanted:
         if name not in given:
             raise PoisonproofError(
-                f"X has no column '{name}', which the schema reads; {nearest(name, list(map(str, given)))}"
+                f"X has no column '{name}', which the schema reads; {nearest(name, list(map(str, given)))}",
+                code="schema.unknown-column",
             )
     if not len(X) or not wanted:
         raise PoisonproofError(
-            f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
+            f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required.",
+            code="samples.empty",
         )
     missing = frozenset(schema.missing)
     columns = (_read_column(name, roles[name], SeriesCells(X[name]), missing, schema.decimal) for name in wanted)

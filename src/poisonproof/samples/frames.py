@@ -57,7 +57,9 @@ def as_frame(X: Any) -> Any:
     try:
         table = pa.table(X)
     except pa.ArrowException as error:
-        raise PoisonproofError(f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).") from None
+        raise PoisonproofError(
+            f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).", code="frames.arrow"
+        ) from None
     columns = {at: _column(pa, pd, column) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
     frame.columns = pd.Index(table.column_names)

@@ -135,7 +135,8 @@ class Samples(ABC):
         A sample that holds fractions is summed rounded down, value by value; that all of them do is refused.
         """
         raise PoisonproofError(
-            f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'."
+            f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'.",
+            code="split.pixel-sum",
         )
 
 
@@ -510,7 +511,9 @@ def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _check_whole(whole: NDArray[np.bool_]) -> None:
     if not whole.any():
-        raise PoisonproofError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+        raise PoisonproofError(
+            "The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.", code="split.pixel-sum"
+        )
 
 
 def _infinities(count: int) -> tuple[str, ...]:
@@ -538,7 +541,8 @@ def entries_by_row(X: Any) -> Any:
 
     if X.ndim != 2:
         raise PoisonproofError(
-            f"Sparse samples are the rows of a matrix. Got an array of {X.ndim} dimension(s) instead."
+            f"Sparse samples are the rows of a matrix. Got an array of {X.ndim} dimension(s) instead.",
+            code="samples.kind",
         )
     given = X if X.format == "csr" else X.tocoo()
     values = given.data

@@ -65,12 +65,14 @@ def read_labels(
         if len(named) < 2:
             raise PoisonproofError(
                 "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
-                f"Got {classes!r} instead."
+                f"Got {classes!r} instead.",
+                code="classes.few",
             )
         if labels and named.keys().isdisjoint(cells):
             raise PoisonproofError(
                 f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r:.60}, "
-                f"a class is {classes[0]!r:.60}); declare the labels that y holds."
+                f"a class is {classes[0]!r:.60}); declare the labels that y holds.",
+                code="labels.unknown",
             )
     order = sorted(named, key=order_of_cell)
     return ReadLabels(class_array([named[cell] for cell in order]), places_of(cells, order), cells)
@@ -80,17 +82,21 @@ def different_classes(classes: Sequence[Any], where: str) -> list[Cell]:
     """The cells of a class list; refused if two of them are one class, one is no label, or there are too many."""
     cells = label_cells(classes)
     if len(cells) > MOST_CLASSES:
-        raise PoisonproofError(f"{where} may name {MOST_CLASSES} classes at the most. Got {len(cells)}.")
+        raise PoisonproofError(
+            f"{where} may name {MOST_CLASSES} classes at the most. Got {len(cells)}.", code="classes.too-many"
+        )
     seen: dict[Cell, Any] = {}
     for cell, label in zip(cells, classes, strict=True):
         if cell is None:
             raise PoisonproofError(
                 f"{where} must name labels: numbers, or texts of at most {LONGEST_LABEL} characters, none of them "
-                f"missing. Got {label!r:.60}."
+                f"missing. Got {label!r:.60}.",
+                code="classes.label",
             )
         if cell in seen:
             raise PoisonproofError(
-                f"{where} must name different labels, and {seen[cell]!r:.60} and {label!r:.60} are one; leave one out."
+                f"{where} must name different labels, and {seen[cell]!r:.60} and {label!r:.60} are one; leave one out.",
+                code="classes.equal",
             )
         seen[cell] = label
     return cells
@@ -218,7 +224,9 @@ def _inferred(
             totals[cell] += count
     if len(cells) and not totals:
         nobody = "" if units is None else ", or have no contributor"
-        raise PoisonproofError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing{nobody}.")
+        raise PoisonproofError(
+            f"Input y contains NaN or infinity: all {len(cells)} labels are missing{nobody}.", code="labels.missing"
+        )
     _check_name_classes(totals)
     kept = set(sorted(totals, key=lambda cell: (-totals[cell], order_of_cell(cell)))[:MOST_INFERRED])
     names: dict[Cell, tuple[int, Any]] = {}
@@ -269,6 +277,7 @@ def classes_and_codes(learner: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.in
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise PoisonproofError(
-            f"{type(learner).__name__} needs samples of at least 2 classes; got {len(classes)} class."
+            f"{type(learner).__name__} needs samples of at least 2 classes; got {len(classes)} class.",
+            code="classes.few",
         )
     return classes, codes

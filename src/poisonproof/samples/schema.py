@@ -83,18 +83,22 @@ class TableSchema(_Schema):
         for name, role in self.columns:
             if role not in ROLES:
                 raise PoisonproofError(
-                    f"Column '{name}' has the role '{role}' in the schema; a role is {', '.join(ROLES)}."
+                    f"Column '{name}' has the role '{role}' in the schema; a role is {', '.join(ROLES)}.",
+                    code="schema.role",
                 )
             if names.count(name) > 1:
-                raise PoisonproofError(f"The schema names the column '{name}' twice.")
+                raise PoisonproofError(f"The schema names the column '{name}' twice.", code="schema.column")
         for role in ("label", "group"):
             if len(self.named(role)) > 1:
                 raise PoisonproofError(
-                    f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most."
+                    f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most.",
+                    code="schema.role",
                 )
         check_delimiter(self.delimiter)
         if self.decimal not in get_args(Decimal):
-            raise PoisonproofError(f"'decimal' must be one of {', '.join(get_args(Decimal))}. Got {self.decimal!r}.")
+            raise PoisonproofError(
+                f"'decimal' must be one of {', '.join(get_args(Decimal))}. Got {self.decimal!r}.", code="schema.value"
+            )
 
     def named(self, *roles: str) -> list[str]:
         """The columns of these roles."""
@@ -212,11 +216,11 @@ def read_schema(path: str | Path) -> Schema:
     try:
         record = json.loads(Path(path).read_bytes().decode("utf-8-sig"), object_pairs_hook=_without_repeats)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise PoisonproofError(f"{path} is not a schema: it is not JSON ({error}).") from None
+        raise PoisonproofError(f"{path} is not a schema: it is not JSON ({error}).", code="schema.file") from None
     try:
         return replace(schema_from_dict(record), guessed="")
     except ValueError as error:
-        raise PoisonproofError(f"{path} is not a schema: {error}") from None
+        raise PoisonproofError(f"{path} is not a schema: {error}", code="schema.file") from None
 
 
 def schema_from_dict(record: Any) -> Schema:
@@ -236,7 +240,10 @@ def check_delimiter(delimiter: str) -> str:
     """One character that can separate cells; ``\\t`` and ``tab`` are written for the tabulator."""
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise PoisonproofError(f"A delimiter is one character of ASCII, no quote and no line break. Got {delimiter!r}.")
+        raise PoisonproofError(
+            f"A delimiter is one character of ASCII, no quote and no line break. Got {delimiter!r}.",
+            code="schema.value",
+        )
     return delimiter
 
 

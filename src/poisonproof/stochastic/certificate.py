@@ -83,7 +83,9 @@ class StochasticCertificate(Kept):
         ``"insert_remove"``: samples inserted or removed. ``"label_flip"`` and ``"modify"``: samples changed.
         """
         if threat not in get_args(Threat):
-            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+            raise PoisonproofError(
+                f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.", code="certify.threat"
+            )
         return self.radius if threat == "insert_remove" else self.radius_changed
 
     def _check(self, path: str | Path) -> None:

@@ -134,7 +134,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         self._check_parameters()
         if votes.ndim != 2 or votes.shape[1] != len(self.draws_):
             raise PoisonproofError(
-                f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}."
+                f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}.",
+                code="votes.shape",
             )
         counts = self._counts(votes)
         radii = self._radii(votes, counts)
@@ -221,7 +222,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
 
     def _refuse(self, name: str, rule: str) -> None:
         raise PoisonproofError(
-            f"The '{name}' parameter of {type(self).__name__} must {rule}. Got {getattr(self, name)!r} instead."
+            f"The '{name}' parameter of {type(self).__name__} must {rule}. Got {getattr(self, name)!r} instead.",
+            code="stochastic.parameter",
         )
 
 

@@ -259,10 +259,14 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float) -> In
     """
     hits, tries = np.broadcast_arrays(np.asarray(successes, np.int64), np.asarray(trials, np.int64))
     if hits.size and not ((hits >= 0) & (hits <= tries)).all():
-        raise PoisonproofError("There must be 0 … trials successes; votes for a class cannot be more than draws.")
+        raise PoisonproofError(
+            "There must be 0 … trials successes; votes for a class cannot be more than draws.",
+            code="stochastic.parameter",
+        )
     if not 0 < level < 1:
         raise PoisonproofError(
-            f"The level of a confidence bound must lie strictly between 0 and 1. Got {level!r} instead."
+            f"The level of a confidence bound must lie strictly between 0 and 1. Got {level!r} instead.",
+            code="stochastic.parameter",
         )
     return Interval(_lower(hits, tries, level), GRID - _lower(tries - hits, tries, level))
 

@@ -221,7 +221,9 @@ def sole_writer(folder: Path, lock: str) -> Iterator[None]:
     try:
         held = FileLock(folder / lock).acquire(timeout=0)
     except Timeout:
-        raise PoisonproofError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+        raise PoisonproofError(
+            f"Another process is writing {folder}; wait for it or choose another --out.", code="folder.busy"
+        ) from None
     with held:
         sweep(folder)
         yield

@@ -169,7 +169,8 @@ def _own_folder(process: int) -> Path:
         return folder
     raise PoisonproofError(
         "Worker processes need a temporary folder with a short name in plain ASCII; "
-        "set the environment variable TMPDIR to one, or use n_jobs=1."
+        "set the environment variable TMPDIR to one, or use n_jobs=1.",
+        code="workers.no-folder",
     )
 
 

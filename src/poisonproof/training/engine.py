@@ -430,7 +430,8 @@ def check_gives_scores(learner: Any) -> None:
     if not gives_scores(learner):
         raise PoisonproofError(
             f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
-            "choose a base classifier that has one, or a certificate that needs votes alone."
+            "choose a base classifier that has one, or a certificate that needs votes alone.",
+            code="member.no-scores",
         )
 
 

@@ -75,7 +75,8 @@ class MemberMemory:
                 raise PoisonproofError(
                     f"The worker {name} may take {in_bytes(memory)}, but a base classifier on its subset takes about "
                     f"{in_bytes(need, up=True)}; start workers with a memory_limit of at least that, or choose other "
-                    f"subsets ({REMEDY})."
+                    f"subsets ({REMEDY}).",
+                    code="memory.too-small",
                 )
             return Resources(n_jobs)
         wanted = effective_n_jobs(n_jobs)
@@ -84,7 +85,8 @@ class MemberMemory:
             raise PoisonproofError(
                 f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs about "
                 f"{in_bytes(self.at(1), up=True)}, of which {in_bytes(self.trained)} for one base classifier on its "
-                f"subset; give at least that, or choose other subsets ({REMEDY})."
+                f"subset; give at least that, or choose other subsets ({REMEDY}).",
+                code="memory.too-small",
             )
         if jobs < wanted:
             log.warning(
@@ -151,7 +153,8 @@ class PooledMemory:
         if bound < self.least:
             raise PoisonproofError(
                 f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs {in_bytes(self.least, up=True)}; "
-                f"give at least that, or choose other subsets ({POOLED_REMEDY})."
+                f"give at least that, or choose other subsets ({POOLED_REMEDY}).",
+                code="memory.too-small",
             )
         return Resources(n_jobs, kernel_bytes=(bound - self.voting) * 4 // max(1, self.kernel_column))
 

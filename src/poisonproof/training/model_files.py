@@ -88,7 +88,8 @@ def check_reopens(learner: Any, members: Sequence[Member]) -> None:
     except Exception as error:  # whatever skops and the types that it meets raise
         raise PoisonproofError(
             f"Base classifiers of {type(learner).__name__} cannot be kept, for nobody could open them again "
-            f"({' '.join(str(error).split())[:300]}); keep their votes alone by --votes-only, in another --out."
+            f"({' '.join(str(error).split())[:300]}); keep their votes alone by --votes-only, in another --out.",
+            code="learner.unpicklable",
         ) from None
 
 

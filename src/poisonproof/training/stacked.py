@@ -236,7 +236,8 @@ class Read:
         if self._numbers[stack.kinds].shape[1] != len(stack.weights):
             raise PoisonproofError(
                 f"The base classifiers were trained on {len(stack.weights)} numbers for each sample, and these samples "
-                f"have {self._numbers[stack.kinds].shape[1]}; ask about samples like those they were trained on."
+                f"have {self._numbers[stack.kinds].shape[1]}; ask about samples like those they were trained on.",
+                code="samples.features",
             )
         codes = np.empty((len(self), len(stack.names)), np.int64)
         for at, (column, places) in enumerate(zip(stack.category_columns, stack.places, strict=True)):

@@ -63,7 +63,7 @@ def find_checker() -> Path:
     named = os.environ.get(SETTING)
     if named:
         if not Path(named).is_file():
-            raise PoisonproofError(f"{SETTING} names {named}, which is no file.")
+            raise PoisonproofError(f"{SETTING} names {named}, which is no file.", code="formal.program")
         return Path(named)
     program = shutil.which(PROGRAM)
     if program:
@@ -72,7 +72,8 @@ def find_checker() -> Path:
         return BUILT
     raise PoisonproofError(
         f"--formal needs the program {PROGRAM}, which is not on the PATH; 'make proof' in a checkout of poisonproof "
-        f"builds it, or {SETTING} says where it is."
+        f"builds it, or {SETTING} says where it is.",
+        code="formal.program",
     )
 
 

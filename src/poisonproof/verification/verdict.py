@@ -190,7 +190,9 @@ def run_check(name: str, check: Callable[[], str | Finding]) -> Check:
 def detection_probability(total: int, bad: int, drawn: int) -> Fraction:
     """How likely ``drawn`` of ``total``, drawn without putting back, hold one of ``bad``: 1 − C(n−b, r) / C(n, r)."""
     if not 0 <= bad <= total or not 0 <= drawn <= total:
-        raise PoisonproofError(f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.")
+        raise PoisonproofError(
+            f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.", code="verify.bound"
+        )
     few, many = sorted((bad, drawn))  # C(n−b, r) / C(n, r) = C(n−r, b) / C(n, b)
     return 1 - Fraction(math.comb(total - many, few), math.comb(total, few))
 
