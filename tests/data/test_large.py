@@ -105,8 +105,8 @@ def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
     assert outcomes[0].undefended_accuracy == outcomes[1].undefended_accuracy
     assert outcomes[0].manifest.premises == outcomes[1].manifest.premises
     assert outcomes[0].manifest.n_train == outcomes[1].manifest.n_train
-    assert outcomes[0].train_counts.sum() == outcomes[0].manifest.n_train
-    assert outcomes[0].train_counts.tolist() == outcomes[1].train_counts.tolist()
+    assert outcomes[0].partition_sizes.sum() == outcomes[0].manifest.n_train
+    assert outcomes[0].partition_sizes.tolist() == outcomes[1].partition_sizes.tolist()
 
 
 def test_rows_on_disk_are_fed_in_the_order_that_their_content_gives(tmp_path):
@@ -424,7 +424,7 @@ def test_samples_on_disk_give_any_rows(tmp_path):
 
 def test_images_and_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=np.zeros((20, 2)), y=np.arange(20) % 2)
-    with pytest.raises(PoisonproofError, match=r"only tables .* may be larger than memory"):
+    with pytest.raises(PoisonproofError, match=r"only tables .* may exceed memory"):
         Source.of(tmp_path / "data.npz", ReadOptions())
 
 

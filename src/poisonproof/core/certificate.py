@@ -36,7 +36,7 @@ ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Kept:
+class BaseCertificate:
     """What certificates have in common: a file with an entry for every test sample, classes, voters and premises.
 
     Attributes
@@ -234,7 +234,7 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Certificate(Kept):
+class Certificate(BaseCertificate):
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
 
@@ -328,7 +328,7 @@ class Certificate(Kept):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TargetCertificate(Kept):
+class TargetCertificate(BaseCertificate):
     """For every test sample that is not predicted as the target: whatever an attacker inserts into or removes from the
     training data, up to ``radius`` samples in total, the prediction does not become the target.
 

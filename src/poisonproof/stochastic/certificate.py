@@ -10,13 +10,13 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.certificate import Act, Kept
+from poisonproof.core.certificate import Act, BaseCertificate
 from poisonproof.core.split import Threat
 from poisonproof.errors import DamagedFileError, PoisonproofError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StochasticCertificate(Kept):
+class StochasticCertificate(BaseCertificate):
     """With probability at least 1 − ``failure_probability`` over the draw of the subsets, jointly for all test
     samples where it does not abstain: the ideal classifier says the prediction, and whatever an attacker
     inserts into or removes from the training data, up to ``radius`` samples in total, it still does.
