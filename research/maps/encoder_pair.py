@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from poisonproof.encoders.base import Encoder, EncoderRecord, UnreadableSampleError
 from poisonproof.encoders.embeddings import EmbeddingTable
 from poisonproof.errors import PoisonproofError
-from research.maps.joined import JoinedEncoder, check_factor, side_by_side, together
+from research.maps.joined import JoinedEncoder, check_factor, row_of, side_by_side, together
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class EncoderPair(Encoder):
 
     def embed(self, sample: Any) -> NDArray[np.float64]:
         """Both embeddings, each of its own length."""
-        first = self.encoder._row(sample)
+        first = row_of(self.encoder, sample)
         try:
-            second = self.beside._row(sample)
+            second = row_of(self.beside, sample)
         except UnreadableSampleError:
             second = np.zeros(self.beside.width, np.int16)
         return together(first, second, self.factor)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.encoders.base import Encoder, to_length
+from poisonproof.encoders.base import Encoder, UnreadableSampleError, to_length
 from poisonproof.errors import PoisonproofError
 from research.maps.objects import ObjectFeatures
 from research.maps.signs import SignFeatures
@@ -29,6 +29,16 @@ BESIDE: dict[str, Callable[[], Any]] = {
     "objects": ObjectFeatures,
 }  # they take colour, as encoders
 LARGEST_FACTOR = 100.0
+
+
+def row_of(encoder: Encoder, sample: Any) -> NDArray[np.int16]:
+    """What stands for one sample; raises `UnreadableSampleError` where that would be zeros."""
+    answer = encoder._answer(sample)
+    if isinstance(answer, UnreadableSampleError):
+        raise answer
+    if len(answer) != encoder.width:
+        raise UnreadableSampleError(f"{encoder.record.name} gave {len(answer)} numbers instead of {encoder.width}.")
+    return answer
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ class JoinedEncoder(Encoder):
 
     def embed(self, sample: Any) -> NDArray[np.float64]:
         """Both vectors, each of its own length."""
-        embedding = self.encoder._row(sample)
+        embedding = row_of(self.encoder, sample)
         return together(embedding, described(_map(self.beside), sample[None])[0], self.factor)
 
     def measured(self, X: Any) -> Self:

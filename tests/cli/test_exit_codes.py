@@ -20,9 +20,9 @@ BUGS = {
 def run(folder, words, bug=None):
     """The command as a process, with a bug of ours in the certificates if one is given."""
     broken = "" if bug is None else (
-        "import numpy, poisonproof.core.certify as room\n"
+        "import numpy, poisonproof.core.certify as methods\n"
         f"def broken(*_, **__): return {bug}\n"
-        "room._finite_aggregation = broken\n"
+        "methods.finite_aggregation = broken\n"
     )  # fmt: skip
     code = f"{broken}from poisonproof.cli.main import main; main()"
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=folder, check=False)

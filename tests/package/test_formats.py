@@ -44,7 +44,7 @@ def test_a_file_of_0_2_is_refused(tmp_path, file):
         write_arrays(tmp_path / file, dict.fromkeys(ARRAYS[file], np.zeros(1)), {"format": f"poisonproof {kind}"})
     else:
         write_record(tmp_path / file, {"format": f"poisonproof {kind}"})
-    with refused("input" if kind == "schema 1" else "file.format"):
+    with refused("schema.file" if kind == "schema 1" else "file.format"):
         opened(tmp_path)
 
 

@@ -26,8 +26,8 @@ def installed(folder):
     """A copy of the package in which nobody can write: a file lies where its cache folders would."""
     copy = folder / "site" / "poisonproof"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
-        (folder / "__pycache__").write_text("")
+    for package in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
+        (package / "__pycache__").write_text("")
     np.save(folder / "votes.npy", np.array([[0, 0, 0, 0, 1], [1, 1, 1, 0, 0]]))
     return copy.parent
 

@@ -64,7 +64,7 @@ def check_state_at(page, done, size):
 def test_a_run_opens_without_errors_or_network(digits, look, width, scheme):
     page = look(digits[1], width, scheme)
     assert "predictions are right and cannot be" in page.locator("h1").inner_text()
-    assert page.locator("th[scope=col]").count() == 27
+    assert page.locator("th[scope=col]").count() == 21
     assert page.get_by_text(HOSTILE[0]).count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".tile img").evaluate_all("all => all.every(image => image.naturalWidth === 8)")

@@ -85,7 +85,7 @@ def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
 def test_the_first_figures_come_before_the_undefended_models(tmp_path, method, monkeypatch):
     """People wait for certified fractions, not for what they are compared with."""
     told = []
-    for name in ("of", "of_samples"):
+    for name in ("of", "strong_alone"):
         monkeypatch.setattr(Undefended, name, lambda *given: told.append("undefended") or Undefended())
     monkeypatch.setattr(logging.getLogger("poisonproof.runs"), "handlers", [Told(told)])
     stated = json.loads(poisonproof("run", "digits", "--out", tmp_path / "run", *method, "--json").stdout)
