@@ -11,6 +11,7 @@ from command_line import as_process as poisonproof
 from oracle import UNSEEN, reached_by, theorem_2, winner
 from poisonproof import CertifiedAccuracy, Spread, Votes, certified_accuracy, certify
 from poisonproof.core import shared_attack as shared
+from refused import refused
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
 from tests.helpers.premises import in_words
 
@@ -190,7 +191,7 @@ def test_wrong_arguments_get_one_sentence(options, sentence):
 
 
 def test_no_votes_and_no_samples_get_one_sentence():
-    with pytest.raises(TypeError, match=r"takes poisonproof\.Votes"):
+    with refused("type"):
         certified_accuracy([[0, 1]], [0], 1)
 
 
@@ -261,7 +262,7 @@ def test_wrong_reachable_partitions_get_one_sentence(reachable, sentence):
     with pytest.raises(ValueError, match=sentence):
         certify(votes, reachable=reachable)
     for method in ("tight", "dpa-bound"):
-        with pytest.raises(ValueError, match="'reachable' needs the method 'finite-aggregation'"):
+        with refused("certify.reachable"):
             certify(votes, method, reachable=[0])
 
 

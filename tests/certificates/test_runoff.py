@@ -12,6 +12,7 @@ from command_line import poisonproof
 from ensembles import random_spread
 from poisonproof import Certificate, Spread, Votes, certify
 from poisonproof.core.certify import median_radii_against_targets
+from refused import refused
 from runoff_oracle import (
     as_array,
     check_cut_case,
@@ -200,7 +201,7 @@ def test_rankings_are_saved_mapped_and_refused_when_altered(tmp_path):
     body = bytearray(path.read_bytes())
     body[-1] ^= 1
     path.write_bytes(body)
-    with pytest.raises(ValueError, match=r"v\.rankings\.npy is altered"):
+    with refused("file.damaged"):
         Votes.load(tmp_path / "v.npy")
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"v\.rankings\.npy"):
@@ -239,7 +240,7 @@ def test_what_are_not_rankings_of_these_votes_is_refused_in_one_sentence(ranking
 
 def test_run_off_without_rankings_is_refused_and_its_certificate_is_saved(tmp_path):
     votes = ranked_votes([CYCLE], Spread.random(6, 1), 3)
-    with pytest.raises(ValueError, match="needs the base classifiers' rankings, and these votes have none"):
+    with refused("certify.no-rankings"):
         certify(Votes(votes.matrix, votes.spread, range(3)), "run-off")
     certificate = certify(votes, "run-off")
     certificate.save(tmp_path / "c.npz")

@@ -8,8 +8,9 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from poisonproof import PoisonproofError, certified_accuracy
+from poisonproof import certified_accuracy
 from poisonproof.ballots.tallies import Ballots, Voices, worst_division
+from refused import refused
 from shared_ballot_oracle import compare_with_every_attack
 
 
@@ -59,5 +60,5 @@ def test_what_is_not_known_is_refused():
     near = np.array([[5, 3]])
     shared = {"sizes": np.zeros(2, np.int64), "classes": np.arange(2), "self_near": np.ones(1, np.bool_)}
     voices = Voices(1, np.arange(2), np.array([0, 1, 2]))
-    with pytest.raises(PoisonproofError, match="contributors' ballots is not known"):
+    with refused("accuracy.contributors"):
         certified_accuracy(Ballots(near, np.array([5, 5]), **shared, voices=voices), [0], 1)

@@ -28,6 +28,7 @@ from poisonproof.data.out_of_core import Source
 from poisonproof.data.reading import RowStream, open_files, read
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import MISSING, TableSchema, read_schema, schema_from_dict
+from refused import refused
 from tests.helpers.premises import in_words
 
 FILES = int(os.environ.get("POISONPROOF_FUZZ", "25")) * 40
@@ -212,7 +213,7 @@ def test_one_long_record_does_not_stop_a_compressed_file(tmp_path, monkeypatch, 
     if read_whole:
         assert len(rows_of(table)[0]) == len(HONEST) + 1
     else:
-        with pytest.raises(PoisonproofError, match="expands to more than"):
+        with refused("data.too-large"):
             rows_of(table)
 
 
@@ -332,7 +333,7 @@ def test_gzip_files_of_several_members_and_damaged_ones(tmp_path):
     assert [cells for _, cells in rows_of(CsvTable(path))[0]] == HONEST
     for damaged in (b"", whole[:-15], whole[:20] + b"x" + whole[21:], whole + b"more"):
         path.write_bytes(damaged)
-        with pytest.raises(PoisonproofError, match="is not a whole gzip file"):
+        with refused("file.damaged"):
             rows_of(CsvTable(path))
 
 

@@ -13,13 +13,13 @@ from poisonproof.data import out_of_core
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.out_of_core import PartitionStore, Source, StoredSamples, StoredSource, bytes_of, open_large
 from poisonproof.data.reading import open_files
-from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.training import memory as member_memory
 from poisonproof.training.members import MemberEngine
+from refused import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail
 
@@ -258,10 +258,10 @@ def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
     column = folder / "spill-00000.codes.npy"
     column.write_bytes(column.read_bytes()[:-40] + bytes(40))
     numbers = range(len(store))
-    with pytest.raises(PoisonproofError, match=r"partition \d+ is not what it was .* the same command again makes it"):
+    with refused("file.damaged"):
         PartitionStore.open(folder).samples.of_partitions(numbers)
     column.unlink()
-    with pytest.raises(PoisonproofError, match=r"spill-00000\.codes\.npy is missing here"):
+    with refused("file.damaged"):
         PartitionStore.open(folder).samples.of_partitions(numbers)
     large(path, folder, spread, options)
     assert files_in(folder) == before
@@ -349,23 +349,23 @@ def test_a_column_whose_type_changes_between_files_is_read_row_by_row(tmp_path):
     assert any("'a' are not numbers" in note for note in here.notes)
 
     pq.write_table(pa.table({"a": [[1]] * 3, "c": [1, 2, 3], "y": ["yes"] * 3}), folder / "3.parquet")
-    with pytest.raises(PoisonproofError, match=r"3\.parquet holds column 'a' as lists or raw bytes, .* in 0\.parquet;"):
+    with refused("schema.unknown-column"):
         Source.of(folder, options)
     pq.write_table(pa.table({"a": [1], "y": ["yes"]}), folder / "3.parquet")
-    with pytest.raises(PoisonproofError, match=r"3\.parquet has no column 'c', which 0\.parquet has; all files"):
+    with refused("schema.unknown-column"):
         Source.of(folder, options)
 
 
 def test_bounds_are_told_before_they_are_passed(tmp_path, monkeypatch):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
     source, folder = Source.of(path, options), tmp_path / "store"
-    with pytest.raises(PoisonproofError, match=r"samples of .*data.csv would be held out .* --held-out 0\.\d+"):
+    with refused("memory.too-small"):
         open_large(source, Split(), spread.n_partitions, folder, max_memory=8_000)
-    with pytest.raises(PoisonproofError, match=r"largest of 8 partitions holds .* give at least that, or a larger k"):
+    with refused("memory.too-small"):
         open_large(source, Split(), spread.n_partitions, folder, max_memory=10**6)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(PoisonproofError, match=r"partitions of .*data.csv need about [\d.]+ kB in .*1 kB are free"):
+    with refused("disk.full"):
         open_large(source, Split(), spread.n_partitions, tmp_path / "other", max_memory=ROOMY)
 
 
@@ -380,9 +380,7 @@ def test_a_full_disk_in_the_middle_says_how_much_is_needed_and_goes_on(tmp_path,
         whole(target, write, **how)
 
     monkeypatch.setattr("poisonproof.data.out_of_core.write_whole", full)
-    with pytest.raises(
-        PoisonproofError, match=r"no space left for the partitions .* of about [\d.]+ kB that they need"
-    ):
+    with refused("disk.full"):
         large(path, tmp_path / "store", spread, options)
     left[0] = 10**6
     assert large(path, tmp_path / "store", spread, options).digests() == open_files(path, options).digests()
@@ -424,7 +422,7 @@ def test_samples_on_disk_give_any_rows(tmp_path):
 
 def test_images_and_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=np.zeros((20, 2)), y=np.arange(20) % 2)
-    with pytest.raises(PoisonproofError, match=r"only tables .* may exceed memory"):
+    with refused("data.kind"):
         Source.of(tmp_path / "data.npz", ReadOptions())
 
 

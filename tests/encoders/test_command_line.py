@@ -18,11 +18,11 @@ from encoding import SMALL, network, pictures
 from poisonproof.encoders import embeddings as embeddings
 from poisonproof.encoders import packaged
 from poisonproof.encoders.cache import EmbeddingCache, sample_keys
-from poisonproof.errors import PoisonproofError
 from poisonproof.runs import recipe
 from poisonproof.runs.answers import Question
 from poisonproof.runs.manifest import Manifest
 from poisonproof.system.files import read_record
+from refused import refused
 from tests.helpers.premises import in_words
 
 OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")
@@ -147,7 +147,7 @@ def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp
     from poisonproof.samples.schema import ImageSchema
 
     assert recipe.encoder_for(ImageSchema(8, 8, colour=True), None, None) is None
-    with pytest.raises(PoisonproofError, match=r"pip install 'poisonproof\[encoders\]'"):
+    with refused("learner.colour-images"):
         learner_for(ImageSchema(8, 8, colour=True))
     assert learner_for(ImageSchema(8, 8, colour=False))[0] == "glyphs"
     assert recipe.encoder_for(None, None, None) is None

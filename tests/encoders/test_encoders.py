@@ -21,6 +21,7 @@ from poisonproof.encoders.onnx import UNIT, ImageInput, located, resampling, res
 from poisonproof.encoders.packaged import UNITS, efficientnet_graph, read_safetensors, read_torch_weights
 from poisonproof.errors import DamagedFileError, MissingExtraError
 from poisonproof.learners.inspection import describe
+from refused import refused
 
 TEXTS = ["", "the market fell", "fell the market", "a goal in the last minute", "naïve 日本語 \ud83d text", "x " * 400]
 
@@ -218,9 +219,9 @@ def test_weights_with_another_digest_are_refused(encoder, tmp_path):
     from dataclasses import replace
 
     changed = replace(encoder, place=str(other), picture=ImageInput(40, 40))
-    with pytest.raises(PoisonproofError, match=r"have the SHA-256 .* the record of the encoder says 5793442"):
+    with refused("encoder.other-weights"):
         changed(pictures(2)[0])
-    with pytest.raises(PoisonproofError, match="are not at"):
+    with refused("encoder.weights-missing"):
         replace(changed, place=str(tmp_path / "nowhere"))(pictures(2)[0])
 
 
@@ -229,7 +230,7 @@ def test_a_network_of_another_shape_is_refused(tmp_path, height, layout):
     network(tmp_path / "small.onnx", height=16)
     declared = {"size": [16, height], "layout": layout, "trained_on": "nothing"}
     (tmp_path / "small.json").write_text(json.dumps(declared))
-    with pytest.raises(PoisonproofError, match=r"takes \[\('picture'.*it would be given one float tensor of shape"):
+    with refused("encoder.other-shape"):
         poisonproof.encoder(str(tmp_path / "small.onnx"))(pictures(2)[0])
 
 
@@ -270,24 +271,24 @@ def test_declarations_are_checked(tmp_path, declared, words):
 def test_what_is_no_network_says_so(tmp_path):
     (tmp_path / "a.onnx").write_bytes(b"no network")
     (tmp_path / "a.json").write_text('{"size": [16, 16], "trained_on": "x"}')
-    with pytest.raises(PoisonproofError, match="is no ONNX model that onnxruntime opens"):
+    with refused("encoder.no-network"):
         poisonproof.encoder(str(tmp_path / "a.onnx"))(pictures(1)[0])
-    with pytest.raises(PoisonproofError, match="There is no ONNX file"):
+    with refused("encoder.no-file"):
         poisonproof.encoder(str(tmp_path / "b.onnx"))
-    with pytest.raises(PoisonproofError, match="There is no encoder 'resnet'"):
+    with refused("encoder.unknown"):
         poisonproof.encoder("resnet")
-    with pytest.raises(PoisonproofError, match="from 32 to 1024"):
+    with refused("encoder.pixels"):
         poisonproof.encoder("efficientnet-lite0@7")
 
 
 def test_a_text_where_pictures_are_due_and_a_picture_where_texts_are(encoder):
-    with pytest.raises(PoisonproofError, match=r"takes pictures.*Got texts"):
+    with refused("encoder.wrong-kind"):
         encoder(np.array(["a", "b"], object))
-    with pytest.raises(PoisonproofError, match=r"takes pictures.*shape \(3, 64\)"):
+    with refused("encoder.wrong-kind"):
         encoder(np.zeros((3, 64)))
-    with pytest.raises(PoisonproofError, match="1 or 3 colours"):
+    with refused("encoder.wrong-kind"):
         encoder(np.zeros((3, 8, 8, 4), np.uint8))
-    with pytest.raises(PoisonproofError, match=r"takes texts: a list of strings. Got an array of uint8"):
+    with refused("encoder.wrong-kind"):
         poisonproof.encoder("wordllama")(pictures(2)[0])
 
 
@@ -357,7 +358,7 @@ def test_a_sample_that_a_function_cannot_take_is_its_own_business(caplog):
 
 @pytest.mark.parametrize("value", [3, "wordllama", dict])
 def test_what_is_no_encoder_says_so(value):
-    with pytest.raises(PoisonproofError, match="An encoder is what"):
+    with refused("type"):
         as_encoder(value)
 
 
@@ -368,9 +369,9 @@ def test_files_of_weights_that_name_more_than_numbers_are_refused():
         def __reduce__(self):
             return os.system, ("echo owned > /tmp/owned",)
 
-    with pytest.raises(DamagedFileError, match=r"names (posix|nt).system, which is not opened"):
+    with refused("file.damaged", DamagedFileError):
         read_torch_weights(pickle.dumps(Evil()))
-    with pytest.raises(DamagedFileError, match=r"no readable file|first format"):
+    with refused("file.damaged", DamagedFileError):
         read_torch_weights(b"\x80\x02K\x01.")
-    with pytest.raises(DamagedFileError, match="no safetensors file"):
+    with refused("file.damaged", DamagedFileError):
         read_safetensors(b"\x08\x00\x00\x00\x00\x00\x00\x00not json")

@@ -28,6 +28,7 @@ from poisonproof import (
     Split,
     Spread,
 )
+from refused import refused
 
 X, Y = make_blobs(240, centers=4, n_features=5, random_state=3, cluster_std=4.0)
 TRAIN, TEST = slice(0, 180), slice(180, 240)
@@ -200,7 +201,7 @@ def test_contributors():
     certificate = ensemble.certify(X[TEST])
     assert certificate.unit == "contributors"
     assert (certificate.radius_against("modify") == certificate.radius).all()
-    with pytest.raises(ValueError, match="needs groups"):
+    with refused("split.groups"):
         model(split="group").fit(X[TRAIN], Y[TRAIN])
 
 
@@ -302,7 +303,7 @@ class Picky(GaussianNB):
 
 
 def test_a_learner_that_always_raises_is_the_users_to_know():
-    with pytest.raises(ValueError, match=r"raised on every one of the 18 subsets .* I never work"):
+    with refused("member.all-failed"):
         fitted(Broken())
 
 
@@ -358,17 +359,17 @@ def test_a_spread_of_the_users_own():
     spread = Spread.from_table([[0, 1], [0, 1], [2, 3], [2, 3]])
     ensemble = FiniteAggregationClassifier(GaussianNB(), spread=spread).fit(X[TRAIN], Y[TRAIN])
     assert ensemble.votes(X[TEST]).spread == spread
-    with pytest.raises(ValueError, match="spread has k = 2 but k = 3 was given too"):
+    with refused("spread.two-ks"):
         FiniteAggregationClassifier(GaussianNB(), spread=spread, k=3).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(TypeError, match=r"must be a poisonproof\.Spread or None"):
+    with refused("type"):
         FiniteAggregationClassifier(spread=4).fit(X[TRAIN], Y[TRAIN])
 
 
 def test_missing_values_belong_inside_the_base_pipeline():
     holes = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
-    with pytest.raises(ValueError, match="Input X contains NaN or infinity in every sample"):
+    with refused("samples.not-finite"):
         model(LogisticRegression()).fit(np.where(np.arange(5) == 2, np.nan, X[TRAIN]), Y[TRAIN])
-    with pytest.raises(ValueError, match=r"raised on every one of the 18 subsets .*could not convert string"):
+    with refused("member.all-failed"):
         model(LogisticRegression()).fit(FRAME[TRAIN], Y[TRAIN])
     imputing = make_pipeline(SimpleImputer(), GaussianNB())
     for estimator in (None, imputing, HistGradientBoostingClassifier(max_iter=2)):
@@ -441,9 +442,9 @@ def test_text_labels_with_a_missing_one():
         labels = pd.Series([*names, odd], dtype=object)
         with pytest.warns(PremiseWarning, match="1 training samples have (a|no) label"):
             model(classes=["ant", "bee", "cat", "dog"]).fit(np.vstack([X[TRAIN], X[:1]]), labels)
-    with pytest.raises(ValueError, match="None of the 180 labels is one of the declared classes"):
+    with refused("labels.unknown"):
         model(classes=["Ant", "Bee"]).fit(X[TRAIN], names)
-    with pytest.raises(ValueError, match="must name different labels, and"):
+    with refused("classes.equal"):
         model(classes=[1, 1.0, 2]).fit(X[TRAIN], Y[TRAIN])
 
 
@@ -456,13 +457,13 @@ def test_samples_of_another_kind_at_prediction_are_brought_into_the_models_form(
             assert (sparse.predict(Z) == sparse.predict(sp.csr_matrix(X))).all()
             if not sp.issparse(Z):
                 assert (table.predict(Z) == table.predict(pd.DataFrame(X))).all()
-    with pytest.raises(ValueError, match=r"fitted on a DataFrame; X must be one, or rows of cells\. Got csr_matrix"):
+    with refused("samples.kind"):
         table.predict(sp.csr_matrix(X))
     mixed = model().fit(FRAME, Y)
     assert (mixed.predict(FRAME.to_numpy(dtype=object).tolist()) == mixed.predict(FRAME)).all()
-    with pytest.raises(ValueError, match="Got list"):
+    with refused("samples.kind"):
         mixed.predict(["a", 3.0, "b"])
-    with pytest.raises(ValueError, match="fitted on numbers, but X holds texts"):
+    with refused("samples.kind"):
         dense.predict(["a text"])
 
 

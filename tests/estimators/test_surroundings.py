@@ -22,6 +22,7 @@ from poisonproof import (
 )
 from poisonproof.cli.run import EnsembleOptions
 from poisonproof.learners.feature_maps import VectorFeatures
+from refused import refused
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 OURS = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=1, classes=range(10))
@@ -160,14 +161,14 @@ def test_pipelines_that_learn_nothing_are_silent():
 def test_a_search_is_checked_with_every_step_it_would_put_in():
     check_pipeline(GridSearchCV(OURS, {"k": [2, 3]}))
     check_pipeline(make_pipeline(Normalizer(), GridSearchCV(OURS, {"k": [2, 3]})))
-    with pytest.raises(ValueError, match="Step 'standardscaler'"):
+    with refused("pipeline.leak"):
         check_pipeline(GridSearchCV(make_pipeline(StandardScaler(), OURS), {"finiteaggregationclassifier__k": [2]}))
-    with pytest.raises(ValueError, match=r"Step 'normalizer' \(StandardScaler\)"):
+    with refused("pipeline.leak"):
         check_pipeline(
             GridSearchCV(make_pipeline(Normalizer(), OURS), {"normalizer": [Normalizer(), StandardScaler()]})
         )
-    with pytest.raises(TypeError, match="a search over one"):
+    with refused("type"):
         check_pipeline(GridSearchCV(GaussianNB(), {}))
-    with pytest.raises(ValueError, match="memory=, a cache"):
+    with refused("pipeline.memory"):
         check_pipeline(Pipeline([("n", Normalizer()), ("o", OURS)], memory="somewhere"))
     assert cross_val_score(OURS, X, Y, cv=2).shape == (2,)

@@ -32,7 +32,6 @@ from poisonproof import (
 )
 from poisonproof.ballots.maps import map_for
 from poisonproof.core.votes import load_tallies
-from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import signing
 from poisonproof.evidence.documents import DOCUMENTS, page, predicate, render, violation
 from poisonproof.evidence.facts import gather
@@ -40,6 +39,7 @@ from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays
 from poisonproof.verification.verdict import CheckFailed, Verdict
+from refused import refused
 from resigning import rewritten, signed_anew
 from sample_voters import THREATS
 
@@ -136,7 +136,7 @@ def test_a_forged_run_yields_no_evidence_by_a_verdict_about_another(made, tmp_pa
     rewritten(forged, lambda manifest: manifest["files"].update(digests))
     with pytest.raises(CheckFailed, match="do not follow from its votes"):
         gather(forged, FEW, facts.verdict)
-    with pytest.raises(PoisonproofError, match="need the labels of the test samples"):
+    with refused("labels.missing"):
         gather(folder, None, facts.verdict)
 
 

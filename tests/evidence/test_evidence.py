@@ -40,7 +40,6 @@ from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, cert
 from poisonproof.cli.main import app
 from poisonproof.core.metrics import Evaluation
 from poisonproof.data.dataset import Dataset
-from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.documents import bom, card, of_the_data, page, schema, violation
@@ -304,20 +303,20 @@ def test_key_files_are_opened_or_refused_in_one_sentence(tmp_path, monkeypatch, 
         envelope = signing.sign(b"x", signing.private_key(path))
         assert signing.open_envelope(envelope, signing.public_key(tmp_path / "ec.pub")) == b"x"
     locked = write("locked", keys["ed25519"], b"secret")
-    with pytest.raises(PoisonproofError, match="POISONPROOF_KEY_PASSWORD"):
+    with refused("evidence.private-key"):
         signing.private_key(locked)
     monkeypatch.setenv("POISONPROOF_KEY_PASSWORD", "secret")
     assert signing.key_id(signing.private_key(locked).public_key()) == signing.key_id(keys["ed25519"].public_key())
     monkeypatch.delenv("POISONPROOF_KEY_PASSWORD")
     for other in (rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256K1())):
-        with pytest.raises(PoisonproofError, match="must hold an ed25519 key, or one on the curve"):
+        with refused("evidence.key-kind"):
             signing.private_key(write("other", other))
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(PoisonproofError, match="is no private key"):
+    with refused("evidence.private-key"):
         signing.private_key(tmp_path / "text")
-    with pytest.raises(PoisonproofError, match="is no public key"):
+    with refused("evidence.public-key"):
         signing.public_key(tmp_path / "text")
-    with pytest.raises(PoisonproofError, match="No such file"):
+    with refused("evidence.key-file"):
         signing.public_key(tmp_path / "nowhere")
 
 
@@ -354,7 +353,7 @@ def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digi
     with pytest.raises(CheckFailed, match=r"'bom\.cdx\.json', which the statement names, is missing"):
         check_signed(other, evidence, key.public_key(), None)
     (evidence / ENVELOPES).unlink()
-    with pytest.raises(PoisonproofError, match="holds no signed evidence"):
+    with refused("evidence.unsigned"):
         check_signed(other, evidence, key.public_key(), None)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.linalg import cho_factor, cho_solve
 
 from poisonproof.learners.kernel_ridge import LOWER, _routines, solve_in_place
+from refused import refused
 
 
 def system(n, n_targets, seed=0):
@@ -60,7 +61,7 @@ def test_what_is_not_positive_definite_is_said():
 
 @pytest.mark.parametrize("wrong", [np.eye(3, dtype=np.float32), np.ones((3, 2)), np.eye(6)[::2, ::2], np.eye(4)])
 def test_another_matrix_is_refused(wrong):
-    with pytest.raises(ValueError, match="square matrix of float64 in C order"):
+    with refused("learner.system"):
         solve_in_place(wrong, np.ones((3, 1)))
 
 
@@ -68,5 +69,5 @@ def test_nothing_and_what_must_not_be_written_are_refused():
     kept = np.eye(3)
     kept.flags.writeable = False
     for matrix in (kept, np.zeros((0, 0))):
-        with pytest.raises(ValueError, match="that may be overwritten"):
+        with refused("learner.system"):
             solve_in_place(matrix, np.ones((len(matrix), 1)))

@@ -14,6 +14,7 @@ from poisonproof.learners.inspection import describe
 from poisonproof.learners.network import TorchClassifier, _batches, _moved, imported_torch, settled
 from poisonproof.samples.kinds import TrainingSet
 from poisonproof.training.members import fit_member
+from refused import refused
 from research.learners import nin, nin_mirror
 from research.network_in_network import network_in_network
 
@@ -229,7 +230,7 @@ def test_a_fitted_network_is_kept_without_pickle(tmp_path):
     assert np.array_equal(back.votes(IMAGES[60:80]).matrix, model.votes(IMAGES[60:80]).matrix)
     own = FiniteAggregationClassifier(quick(), k=2, d=1, split=Split(dtype="uint8"), classes=range(10))
     own.fit(IMAGES[:60], LABELS[:60]).save(tmp_path / "own")
-    with pytest.raises(ValueError, match=r"types that are not known to be safe: .*test_network\.small"):
+    with refused("file.damaged"):
         FiniteAggregationClassifier.load(tmp_path / "own")
 
 
@@ -263,9 +264,9 @@ def test_what_is_not_the_samples_fault_is_not_hidden(monkeypatch):
         with pytest.raises(OSError, match="finds no GPU for device 'cuda'"):
             fit_member(quick(device="cuda"), 0, TrainingSet(samples, codes, np.arange(20)))
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
+    with refused("missing-extra"):
         imported_torch()
-    with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
+    with refused("missing-extra"):
         fit_member(nin(), 0, TrainingSet(samples, codes, np.arange(20)))
 
 
@@ -290,5 +291,5 @@ def test_bad_input_gets_one_sentence(call, message):
 
 @pytest.mark.parametrize("module", [nn.Linear(4, 4), lambda shape, n_classes: "a network"])
 def test_a_module_must_be_built_afresh(module):
-    with pytest.raises(TypeError, match=r"must be a function of .* that builds a fresh"):
+    with refused("type"):
         quick(module).fit(IMAGES, LABELS)

@@ -24,6 +24,7 @@ from poisonproof.samples.kinds import TrainingSet
 from poisonproof.training.engine import with_shared_texts
 from poisonproof.training.members import fed_to, fit_member, vote_of
 from poisonproof.training.stacked import stacked
+from refused import refused
 from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, odd_columns, odd_texts, one_by_one
 
 READINGS = [WordReading(5.0, 1 << 18), WordReading(0.7, 64), WordReading(float(np.sqrt(0.5)), 1 << 12, pieces=True)]
@@ -191,10 +192,10 @@ def test_texts_that_came_as_categories_are_asked_alone_and_answer_the_same():
 def test_columns_of_texts_must_be_there_once():
     frame = pd.DataFrame({"a": ["x y", "z"], "b": [1.0, 2.0]})
     samples = to_samples(frame)
-    with pytest.raises(ValueError, match=r"one column 'no' of texts; there are 0"):
+    with refused("samples.kind"):
         fed_to(TextClassifier(["no"]), samples, np.arange(2), samples.form_of([0, 1])).encoded("no", READINGS[0])
     for learner, given in ((TextClassifier(["a"]), ["x", "y"]), (TextClassifier(), frame)):
-        with pytest.raises(ValueError, match="takes a DataFrame if it names columns of texts"):
+        with refused("learner.wrong-kind"):
             learner.fit(given, [0, 1])
         member = fit_member(learner, 0, TrainingSet(to_samples(given), np.array([0, 1]), np.arange(2)))
         assert "takes a DataFrame if it names columns" in member.failure

@@ -6,6 +6,7 @@ import pytest
 
 from poisonproof.premises import Premise
 from poisonproof.runs.manifest import Identity, Manifest
+from refused import refused
 
 IDENTITY = Identity({"name": "fish", "x_train": "1f"}, {"kind": "content"}, "GaussianNB()", [0, 1], False, 4, 2, "ab")
 COMPLETE = Manifest(
@@ -53,5 +54,5 @@ def test_what_no_run_writes_is_refused_by_name(change, message):
 def test_a_missing_entry_is_named():
     record = COMPLETE.as_dict()
     del record["environment"]
-    with pytest.raises(ValueError, match="does not state 'environment'"):
+    with refused("file.damaged"):
         Manifest.from_dict(record, WHERE)

@@ -133,9 +133,9 @@ def test_what_a_schema_does_not_read_is_refused_in_one_sentence(schema, X, messa
 
 
 def test_a_schema_is_a_table_schema():
-    with pytest.raises(TypeError, match="must be a TableSchema or a mapping"):
+    with refused("type"):
         Split(schema=7)
-    with pytest.raises(ValueError, match="leave both"):
+    with refused("split.parameter"):
         Split(schema={"a": "number"}, n_features=1)
     assert Split(schema={"a": "number"}).schema == TableSchema((("a", "number"),))
     assert clone(model(schema=ROLES)).split == Split(schema=ROLES)

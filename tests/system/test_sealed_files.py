@@ -9,6 +9,7 @@ import pytest
 from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import npz_in, read_npz
 from poisonproof.system.files import open_arrays, write_arrays
+from refused import refused
 
 ARRAYS = {
     "numbers": np.linspace(0, 1, 7).reshape(7, 1),
@@ -44,25 +45,25 @@ def test_no_bit_may_be_another(tmp_path):
     body = path.read_bytes()
     for at in range(0, len(body), 7):
         path.write_bytes(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
-        with pytest.raises(DamagedFileError, match=r"a\.npz is (altered|damaged)"):
+        with refused("file.damaged", DamagedFileError):
             open_arrays(path)
     for length in (0, 10, 64, 71, len(body) - 1):
         path.write_bytes(body[:length])
-        with pytest.raises(DamagedFileError, match=r"a\.npz is (altered|damaged)"):
+        with refused("file.damaged", DamagedFileError):
             open_arrays(path)
 
 
 def test_a_file_that_is_whole_but_not_the_one_that_is_stated(tmp_path):
     other = write_arrays(tmp_path / "a.npz", {"a": np.arange(3)}, {})
     write_arrays(tmp_path / "a.npz", {"a": np.arange(4)}, {})
-    with pytest.raises(DamagedFileError, match="the SHA-256 that the manifest states"):
+    with refused("file.damaged", DamagedFileError):
         open_arrays(tmp_path / "a.npz", stated=other.digest)
 
 
 def test_a_file_without_a_seal_is_refused_even_if_its_digest_is_stated(tmp_path):
     np.savez(tmp_path / "a.npz", a=np.arange(30), facts=np.frombuffer(b"{}", np.uint8))
     stated = hashlib.sha256((tmp_path / "a.npz").read_bytes()).hexdigest()
-    with pytest.raises(DamagedFileError, match="does not end with a seal"):
+    with refused("file.damaged", DamagedFileError):
         open_arrays(tmp_path / "a.npz", stated=stated)
 
 

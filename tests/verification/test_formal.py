@@ -30,10 +30,10 @@ from poisonproof.ballots.verify import write_ballots, write_neighbours
 from poisonproof.cli.main import app
 from poisonproof.core import theorem2
 from poisonproof.core.spread import SpreadArrays
-from poisonproof.errors import PoisonproofError
 from poisonproof.verification import formal, proof_search
 from poisonproof.verification.formal import Setting, write_ensemble, write_run_off
 from poisonproof.verification.theorem import read_spread
+from refused import refused
 from runoff_oracle import as_array, elect, random_case, smallest_attack_trying_everything
 
 ROOT = Path(__file__).parents[2]
@@ -616,9 +616,9 @@ def test_without_the_program_it_is_said_how_to_get_it(saved, monkeypatch, tmp_pa
     assert result.exit_code == 2
     assert "'make proof' in a checkout" in result.stderr
     monkeypatch.setenv(formal.SETTING, str(tmp_path / "nothing"))
-    with pytest.raises(PoisonproofError, match="which is no file"):
+    with refused("formal.program"):
         formal.find_checker()
-    with pytest.raises(PoisonproofError, match="give formal=True"):
+    with refused("verify.witness"):
         verify(folder / "certificate.npz", witness=tmp_path / "w")
 
 
