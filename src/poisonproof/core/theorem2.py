@@ -1,6 +1,6 @@
 """Theorem 2 on many test samples, in integers.
 
-Notation (DESIGN, the paper): n base classifiers, votes v_i, p the prediction, c a rival,
+Notation (that of the paper): n base classifiers, votes v_i, p the prediction, c a rival,
 m_c = N_p − N_c − [c < p], Δ_j = Σ_{i ∈ spread(j)} (1 + [v_i = p] − [v_i = c]) ∈ {0 … 2d}.
 The rival c needs more than r_c poisons, r_c being the largest t whose t largest Δ_j sum to at most m_c.
 
@@ -31,8 +31,6 @@ How the work is kept small, without changing any result:
 
 The kernels release the GIL and touch only their own rows and scratch, so callers may run them on row blocks in any
 number of threads with the same result.
-
-Counting votes.
 """
 
 from __future__ import annotations

@@ -704,7 +704,7 @@ def failure_notices(failures: Sequence[str], n_trained: int, n_members: int) -> 
     if failures and not n_trained:
         raise PoisonproofError(
             f"The base classifier raised on every one of the {len(failures)} subsets that hold two classes or more; "
-            f"the first said: {failures[0]}",
+            f"the first said: {failures[0].rstrip('.')}.",
             code="member.all-failed",
         )
     words = (
