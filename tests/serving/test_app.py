@@ -110,7 +110,7 @@ def rows_as_json(rows):
     return [{name: value(name, row[NAMES.index(name)]) for name in FEATURES} for row in rows]
 
 
-def test_every_door_gives_the_answers_of_predict_to_the_bit(run, kept):
+def test_every_entry_point_gives_the_answers_of_predict_to_the_bit(run, kept):
     text = poisonproof("predict", run[0], run[1], "--n-jobs", 1, "--attack-size", 1, "--min-radius", 1, "--json").stdout
     columns = ("prediction", "radius", "runner_up", "vote_share", "certified")
     expected = [tuple(json.loads(line)[name] for name in columns) for line in text.splitlines()]
@@ -125,6 +125,13 @@ def test_every_door_gives_the_answers_of_predict_to_the_bit(run, kept):
     assert [one["sample"] for one in by_csv.record["answers"]] == list(range(2, len(ROWS) + 2))
     assert [one["sample"] for one in by_name.record["answers"]] == list(range(len(ROWS)))
     assert by_csv.record["unit"] == "training samples"
+
+
+def test_half_a_surrogate_in_a_cell_is_read_as_everywhere(kept):
+    rows = [{**rows_as_json(ROWS)[0], "shade": cell} for cell in ("\ud800", "\ufffd", "\udc00")]
+    answer = ask(kept, "/predict", json.dumps(rows).encode())
+    assert answer.status == 200
+    assert len({one["vote_share"] for one in answer.record["answers"]}) == 1
 
 
 def test_a_target_is_asked_for_by_its_name(run, kept):
